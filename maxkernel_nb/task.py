@@ -1,0 +1,212 @@
+"""What is to be made fast: the task, its cases, and what comes back about a candidate."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+
+from maxkernel_nb.values import Value, content_hash
+
+
+class CaseRole(StrEnum):
+    """Why a case exists. ``TIMING`` is the user's full shape; it is compiled and modelled, not interpreted."""
+
+    TIMING = "timing"
+    CHECK = "check"
+    RAGGED = "ragged"  # a candidate may decline it; the bound function then falls back to the reference
+
+
+class Draw(Value):
+    """How one argument's values are drawn from a seed.
+
+    ``normal``: ``mean + std * N(0, 1)``; ``integers``: uniform in ``[low, high)``; ``bernoulli``: True with
+    probability ``mean``; ``constant``: every element is ``mean``.
+    """
+
+    kind: Literal["normal", "integers", "bernoulli", "constant"] = "normal"
+    mean: float = 0.0
+    std: float = 1.0
+    low: int = 0
+    high: int = 1
+
+
+class ArgSpec(Value):
+    """One array argument: its parameter name, shape (elements), numpy-style dtype name, and its draw."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    draw: Draw = Draw()
+
+
+class Case(Value):
+    """One set of input shapes and values. ``args`` are in the order of the function's parameters."""
+
+    name: str
+    role: CaseRole
+    args: tuple[ArgSpec, ...]
+
+    @property
+    def shapes(self) -> str:
+        return ", ".join(f"{a.name}: {a.dtype}{list(a.shape)}" for a in self.args)
+
+
+class Tolerance(Value):
+    """``|candidate - oracle| <= max(factor * error of the reference, floor of the output dtype)``.
+
+    ``atol``/``rtol`` are a person's own limits; when present they can only loosen and are shown as loosened.
+    """
+
+    factor: float = 4.0
+    atol: float | None = None
+    rtol: float | None = None
+
+    @property
+    def loosened(self) -> bool:
+        return self.atol is not None or self.rtol is not None
+
+
+class ReferenceArtefacts(Value):
+    """Digests (object store) of the exported reference for one case.
+
+    ``own``: its own dtypes, platform cpu. ``oracle``: every float widened to float64, platform cpu.
+    ``device``: its own dtypes, platform tpu. Empty string: that export was not possible or not needed.
+    Timing cases carry ``device`` only.
+    """
+
+    case: str
+    own: str = ""
+    oracle: str = ""
+    device: str = ""
+    oracle_dtype: Literal["float64", "float32"] = "float64"
+    note: str = ""
+
+
+class KernelTask(Value):
+    """A frozen task: everything a run needs except the live Python function, which stays in the notebook.
+
+    ``source`` is the reference's source text, ``entry`` its name, ``params`` its array parameters in order,
+    ``static`` its fixed keyword arguments (JSON values).
+    """
+
+    name: str
+    source: str
+    entry: str
+    params: tuple[str, ...]
+    static: dict[str, Any] = Field(default_factory=dict)
+    cases: tuple[Case, ...]
+    references: tuple[ReferenceArtefacts, ...] = ()
+    tolerance: Tolerance = Tolerance()
+    seeds: tuple[int, ...] = (0, 1, 2)
+    chip: str = "v6e"
+    weak: tuple[str, ...] = ()  # cheap wrong answers that would pass this task's tolerance
+
+    @property
+    def timing_case(self) -> Case:
+        return next(c for c in self.cases if c.role is CaseRole.TIMING)
+
+    @property
+    def check_cases(self) -> tuple[Case, ...]:
+        return tuple(c for c in self.cases if c.role is not CaseRole.TIMING)
+
+    def reference(self, case: str) -> ReferenceArtefacts:
+        return next(r for r in self.references if r.case == case)
+
+
+class Plan(Value):
+    """How a kernel is to be fast. ``attacks`` names the bound, ``expected_gain`` is a modelled ratio or None."""
+
+    strategy: str
+    summary: str  # Markdown, a paragraph or two
+    attacks: str = ""
+    tiling: dict[str, int] = Field(default_factory=dict)
+    grid: str = ""
+    memory: str = ""
+    pipelining: str = ""
+    expected_gain: float | None = None
+    expected_gain_source: str = ""
+    recipe: str = ""
+    spec: dict[str, Any] = Field(default_factory=dict)  # the recogniser's findings, private to the author
+
+
+class Candidate(Value):
+    """A complete Python module whose function ``entry`` has the reference's signature. Identified by its text."""
+
+    source: str
+    entry: str
+    author: str
+    parent: str | None = None
+    params: dict[str, int] = Field(default_factory=dict)  # tunable constants, as rendered in the source
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        return content_hash(self.source + "\0" + self.entry)[:12]
+
+
+class GateName(StrEnum):
+    SCREEN = "screen"
+    TRACE = "trace"
+    CHECK = "check"
+    COMPILE = "compile"
+    MODEL = "model"
+    CHIP = "chip"
+
+
+class Outcome(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    DECLINED = "declined"
+    INFRASTRUCTURE = "infrastructure"
+
+
+class Diagnostic(Value):
+    """One finding: what kind, where in the source (1-based line, 0 unknown), why, and what to try."""
+
+    kind: str
+    message: str
+    line: int = 0
+    advice: str = ""
+
+
+class Verdict(Value):
+    """What one gate says. ``numbers`` carry their unit in the name (``modelled_ms``, ``worst_error_ratio``)."""
+
+    gate: GateName
+    outcome: Outcome
+    summary: str  # one sentence for a person
+    case: str = ""
+    seed: int | None = None
+    numbers: dict[str, float] = Field(default_factory=dict)
+    diagnostics: tuple[Diagnostic, ...] = ()
+    artefacts: dict[str, str] = Field(default_factory=dict)  # role -> object digest
+    evidence: Literal["measured", "modelled", ""] = ""
+    seconds: float = 0.0
+
+
+class Assessment(Value):
+    """All verdicts on one candidate, in gate order. The only source of 'accepted' and of its time."""
+
+    candidate: str
+    verdicts: tuple[Verdict, ...]
+    complete: bool = True  # False: stopped early (a failed gate) or gates missing (no libtpu)
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if v.outcome is Outcome.FAIL)
+
+    @property
+    def correct(self) -> bool:
+        """Every check passed (a ragged case may be declined) on at least three shape cases."""
+        checks = [v for v in self.verdicts if v.gate is GateName.CHECK]
+        passed = {v.case for v in checks if v.outcome is Outcome.PASS}
+        return not self.failed and len(passed) >= 3
+
+    @property
+    def modelled_ms(self) -> float | None:
+        for v in self.verdicts:
+            if v.gate is GateName.MODEL and v.outcome is Outcome.PASS:
+                return v.numbers.get("modelled_ms")
+        return None
