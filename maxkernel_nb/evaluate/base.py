@@ -1,0 +1,45 @@
+"""The contract of the one evaluator: every mode, author, the tuner and jaxbench judge through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Verdict
+from maxkernel_nb.tpu.profile import ScheduleProfile
+
+ALL_GATES = (GateName.SCREEN, GateName.TRACE, GateName.CHECK, GateName.COMPILE, GateName.MODEL)
+TUNING_GATES = (GateName.SCREEN, GateName.TRACE, GateName.COMPILE, GateName.MODEL)
+
+
+class Judged:
+    """An assessment and, when the model gate ran, the candidate's profile on the timing case."""
+
+    __slots__ = ("assessment", "profile")
+
+    def __init__(self, assessment: Assessment, profile: ScheduleProfile | None = None) -> None:
+        self.assessment = assessment
+        self.profile = profile
+
+
+class Evaluator(Protocol):
+    """In order, ``judge`` runs the gates asked for, stops at the first that fails, and reports each verdict as it comes.
+
+    ``on_verdict`` is called on the caller's event loop. Without a TPU compiler the compile and model gates answer
+    ``declined``. Infrastructure faults are retried on a fresh worker and, if they persist, come back as verdicts with
+    that outcome. Nothing here raises for anything a candidate does.
+    """
+
+    async def baseline(self, task: KernelTask) -> ScheduleProfile | None: ...
+
+    async def judge(
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        gates: Sequence[GateName] = ALL_GATES,
+        on_verdict: Callable[[Verdict], None] = lambda verdict: None,
+    ) -> Judged: ...
+
+    def close(self) -> None:
+        """Kills every worker, with its children, at once."""
+        ...
