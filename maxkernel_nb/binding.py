@@ -1,0 +1,90 @@
+"""What an accepted kernel becomes: a callable with the function's name."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maxkernel_nb.errors import TaskError
+
+
+class MaxKernelNotice(UserWarning):
+    """Said once per bound kernel: which implementation a call uses and why."""
+
+
+class BoundKernel:
+    """Runs the verified kernel on a TPU for verified shapes, and the reference everywhere else (it says so once).
+
+    ``reference`` is the original function, ``run`` the run that made the kernel, ``source`` its text and ``path`` the
+    file. Gradients are the reference's. Usable inside ``jax.jit``; the choice is made when it is traced.
+    """
+
+    def __init__(self, reference: Callable[..., Any], run: Any, source: str, path: Path, entry: str,
+                 verified: frozenset[tuple[tuple[tuple[int, ...], str], ...]], static: dict[str, Any]) -> None:
+        functools.update_wrapper(self, reference, updated=())
+        self.reference = reference
+        self.run = run
+        self.source = source
+        self.path = path
+        self._entry = entry
+        self._verified = verified
+        self._static = static
+        self._said: set[str] = set()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        why_not = self._why_reference(args, kwargs)
+        if why_not:
+            self._say(f"{self.__name__}: {why_not}")
+            return self.reference(*args, **kwargs)
+        return self._kernel(*args)
+
+    def _why_reference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        import jax
+
+        platform = jax.default_backend()
+        if platform != "tpu":
+            return f"this process computes on {platform}, so the reference runs; the kernel runs on a TPU."
+        if any(self._static.get(name, object()) != value for name, value in kwargs.items()):
+            return "called with keyword arguments other than the verified ones, so the reference runs."
+        try:
+            shapes = tuple((tuple(a.shape), str(a.dtype)) for a in args)
+        except AttributeError:
+            return "called with something that is not an array, so the reference runs."
+        if shapes not in self._verified:
+            return f"shapes {[list(s) for s, _ in shapes]} were not verified, so the reference runs; add them with --case."
+        return ""
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            warnings.warn(text, MaxKernelNotice, stacklevel=3)
+
+    @functools.cached_property
+    def _kernel(self) -> Callable[..., Any]:
+        """The kernel with its statics, differentiable through the reference."""
+        import jax
+
+        fast = functools.partial(load_entry(self.path, self._entry), **self._static)
+        slow = functools.partial(self.reference, **self._static)
+        kernel = jax.custom_vjp(fast)
+        kernel.defvjp(lambda *args: (fast(*args), args), lambda args, g: jax.vjp(slow, *args)[1](g))
+        return jax.jit(kernel)
+
+    def __repr__(self) -> str:
+        return f"<verified kernel {self.__name__} of run {getattr(self.run, 'id', self.run)}>"
+
+
+def load_entry(path: Path, entry: str) -> Callable[..., Any]:
+    """Imports an accepted kernel file. Raises ``TaskError`` when it lacks the function."""
+    spec = importlib.util.spec_from_file_location(f"maxkernel_accepted_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise TaskError(f"{path} is not a Python file; accept the proposal again to write it anew.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, entry):
+        raise TaskError(f"{path} defines no function {entry!r}; accept the proposal again to write it anew.")
+    return getattr(module, entry)
