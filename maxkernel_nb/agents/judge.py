@@ -1,0 +1,68 @@
+"""Brings a candidate before the ladder, journals what comes back, and knows which kernel is the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.evaluate.base import ALL_GATES
+from maxkernel_nb.events import Spend
+from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.task import Assessment, Candidate, GateName, Verdict
+from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.values import Value
+
+
+class Judgement(Value):
+    assessment: Assessment
+    profile: ScheduleProfile | None = None
+
+
+async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName] = ALL_GATES) -> Judgement:
+    """One durable step a candidate and gate set."""
+    runtime.run.emit(ev.CandidateAdded(candidate=candidate))
+    key = f"judge:{candidate.id}:{'+'.join(gates)}"
+
+    async def work() -> Judgement:
+        judged = await runtime.evaluator.judge(
+            runtime.task, candidate, gates, on_verdict=lambda verdict: _record(runtime, candidate, verdict)
+        )
+        return Judgement(assessment=judged.assessment, profile=judged.profile)
+
+    title = f"Judge {candidate.note or candidate.id}"
+    fresh = key not in runtime.run.state.results
+    judgement = await runtime.step(key, "tester", title, work, Judgement, summary=_summary)
+    if fresh:
+        runtime.spent(Spend(judged=1), what=key)
+    if fresh and judgement.profile is not None:
+        runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judgement.profile))
+    return judgement
+
+
+def _record(runtime: Runtime, candidate: Candidate, verdict: Verdict) -> None:
+    runtime.run.emit(ev.VerdictReached(candidate=candidate.id, verdict=verdict))
+
+
+def _summary(judgement: Judgement) -> str:
+    failed = judgement.assessment.failed
+    if failed:
+        return f"{failed[0].gate}: {failed[0].summary}"
+    time = judgement.assessment.modelled_ms
+    return f"{time:.3f} ms modelled" if time is not None else "passed"
+
+
+def speedup(runtime: Runtime, modelled_ms: float | None) -> float | None:
+    """Modelled time of the XLA reference over the candidate's, on the same chip model; None without a compiler."""
+    baseline = runtime.run.state.baseline
+    return baseline.modelled_ms / modelled_ms if baseline is not None and modelled_ms else None
+
+
+def keep_if_better(runtime: Runtime, candidate: Candidate, judgement: Judgement) -> bool:
+    """A verified candidate replaces the best only when it is faster (or there is none yet)."""
+    if not judgement.assessment.correct:
+        return False
+    state, time = runtime.run.state, judgement.assessment.modelled_ms
+    if state.best is not None and (time is None or (state.best_ms is not None and time >= state.best_ms)):
+        return False
+    runtime.run.emit(ev.BestChanged(candidate=candidate.id, modelled_ms=time, speedup=speedup(runtime, time)))
+    return True

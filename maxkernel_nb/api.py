@@ -1,0 +1,279 @@
+"""The Python interface: the same runs as the magics start, without magic."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder
+from maxkernel_nb.authors.base import Author, TaskView
+from maxkernel_nb.budget import Budget, parse_budget
+from maxkernel_nb.engine import get_engine
+from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
+from maxkernel_nb.journal import Journal, read_events
+from maxkernel_nb.modes import mode as find_mode
+from maxkernel_nb.run import Run
+from maxkernel_nb.runtime import RunSettings, Runtime
+from maxkernel_nb.state import RunState, fold
+from maxkernel_nb.store import Project
+from maxkernel_nb.task import KernelTask
+from maxkernel_nb.values import Value
+
+Policy = Literal["ask", "accept-verified", "propose"]
+POLICIES = ("ask", "accept-verified", "propose")
+
+
+class RunSummary(Value):
+    """A line of ``%maxkernel list``. ``live``: driven by this process."""
+
+    id: str
+    mode: str
+    status: str
+    outcome: str
+    chip: str
+    speedup: float | None
+    live: bool
+
+
+def start(
+    fn: Callable[..., Any], *, source: str | None = None, mode: str = "auto", inputs: Any = None,
+    namespace: dict[str, Any] | None = None, shapes: str | None = None, static: Sequence[str] = (),
+    name: str | None = None, chip: str | None = None, policy: Policy = "ask",
+    budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
+    cases: Sequence[str] = (), bind: Binder | None = None, project: str | Path | None = None,
+    author: Author | None = None, tuning_points: int | None = None,
+    on_created: Callable[[Run], None] | None = None,
+) -> Run:
+    """Builds the task on this thread and starts a run on the engine's; returns at once.
+
+    ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
+    ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can be
+    recorded.
+    """
+    drive = find_mode(mode)
+    settings = _settings(policy, budget, tuning_points)
+    place = Project(project).prepare()
+    from maxkernel_nb.build import build_task
+    from maxkernel_nb.tpu.chips import chip as find_chip
+
+    chip_name = find_chip(chip or default_chip()).name
+    built = build_task(
+        fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
+        chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
+    )
+    run = _create(place, built.task, mode, author := author or default_author(), settings)
+    binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
+    _launch(run, TaskView(task=built.task, trace=built.trace), author, binder, settings, drive, on_created)
+    return run
+
+
+def optimize(fn: Callable[..., Any], *, inputs: Any = None, chip: str | None = None, mode: str = "auto",
+             policy: Policy = "accept-verified", wait: bool = True, **options: Any) -> Any:
+    """Makes ``fn`` fast: returns a ``BoundKernel`` when a verified kernel was accepted, else ``fn`` itself.
+
+    ``inputs`` is a tuple or dict of arrays (or ``jax.ShapeDtypeStruct``), or a function that makes them. With
+    ``wait=False`` returns the ``Run``. Other options as for ``start``. Raises ``ApprovalRequired`` when the policy leaves
+    the decision to a person: take it with ``run.accept()``.
+    """
+    binder = NoBinder(fn)
+    run = start(fn, inputs=inputs, chip=chip, mode=mode, policy=policy, bind=binder, **options)
+    if not wait:
+        return run
+    run.wait()
+    state = run.state
+    if state.outcome is ev.RunOutcome.FAILED:
+        raise TaskError(state.reason)
+    if state.open_proposal is not None:
+        raise ApprovalRequired(
+            f"Run {run.id} proposes a kernel that policy {policy!r} leaves to you; pass policy='accept-verified', or "
+            f"wait=False and call run.accept()."
+        )
+    return binder.bound if binder.bound is not None else fn
+
+
+def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator form of ``optimize``: ``@maxkernel(inputs=(x, w), chip="v6e")``."""
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        return optimize(fn, inputs=inputs, **options)
+
+    return decorate
+
+
+def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
+           project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
+           author: Author | None = None, on_created: Callable[[Run], None] | None = None) -> Run:
+    """Continues a run from its journal without repeating finished steps.
+
+    ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
+    before its plan was made. Raises ``UsageError`` for a run that is alive here or has nothing left to do.
+    """
+    place = Project(project)
+    alive = get_engine().find(place, run_id)
+    if alive is not None and not alive.closed:
+        raise UsageError(f"Run {run_id} is already {alive.state.status} in this kernel; `%maxkernel show {run_id}` shows it.")
+    if alive is not None:
+        alive.close()
+    events = read_events(_folder(place, run_id))
+    state = fold(events)
+    _refuse_finished(state)
+    task = _task_of(state)
+    fn = fn or (namespace or {}).get(task.entry)
+    settings = _restored(state, policy, budget)
+    run = Run(place, Journal(_folder(place, run_id)), events)
+    binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
+    run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
+    _launch(run, TaskView(task=task, trace=_retrace(task, fn)), author or default_author(), binder, settings,
+            find_mode(state.mode), on_created)
+    return run
+
+
+def runs(project: str | Path | None = None) -> list[RunSummary]:
+    """The runs of a project, oldest first. A journal that cannot be read is listed with its error as status."""
+    place = Project(project)
+    folders = sorted(p for p in place.runs.glob("*") if p.is_dir()) if place.runs.is_dir() else []
+    return sorted((_summarise(place, f) for f in folders), key=lambda s: _natural(s.id))
+
+
+def find_run(run_id: str, project: str | Path | None = None) -> Run | RunState:
+    """The live run of this process, or the recorded state of one that is not."""
+    place = Project(project)
+    alive = get_engine().find(place, run_id)
+    return alive if alive is not None else fold(read_events(_folder(place, run_id)))
+
+
+def default_chip() -> str:
+    """The TPU this process already computes on, else v6e. Never initialises a backend."""
+    from maxkernel_nb.tpu.chips import detect_present_chip
+
+    return detect_present_chip() or "v6e"
+
+
+def default_author() -> Author:
+    from maxkernel_nb.authors.recipe_author import RecipeAuthor
+
+    return RecipeAuthor()
+
+
+# -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(policy: str, budget: Budget | str | None, tuning_points: int | None) -> RunSettings:
+    if policy not in POLICIES:
+        raise UsageError(f"There is no policy {policy!r}; use one of: {', '.join(POLICIES)}.")
+    caps = parse_budget(budget) if isinstance(budget, str) else budget or Budget()
+    extra = {} if tuning_points is None else {"tuning_points": tuning_points}
+    return RunSettings(policy=policy, budget=caps, **extra)
+
+
+def _restored(state: RunState, policy: Policy | None, budget: Budget | str | None) -> RunSettings:
+    recorded = state.options
+    caps = budget if budget is not None else Budget.from_dict(recorded["budget"])
+    return _settings(policy or recorded["policy"], caps, recorded["tuning_points"])
+
+
+def _create(place: Project, task: KernelTask, mode: str, author: Author, settings: RunSettings) -> Run:
+    folder = _new_folder(place, task.name)
+    run = Run(place, Journal(folder))
+    options = {
+        "policy": settings.policy, "budget": settings.budget.to_dict(), "tuning_points": settings.tuning_points,
+    }
+    run.emit(ev.RunCreated(run_id=folder.name, mode=mode, author=author.name, task=task, options=options,
+                           versions=versions()))
+    return run
+
+
+def versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in ("maxkernel-nb", "jax", "jaxlib", "libtpu"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _new_folder(place: Project, name: str) -> Path:
+    number = 1
+    while True:
+        try:
+            folder = place.runs / f"{name}-{number}"
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise JournalError(
+                f"Cannot make the run's folder {folder} ({error.strerror}); free space or change its permissions."
+            ) from error
+
+
+def _launch(run: Run, view: TaskView, author: Author, binder: Binder, settings: RunSettings, drive: Any,
+            on_created: Callable[[Run], None] | None) -> None:
+    engine = get_engine()
+    runtime = Runtime(run, loop=engine.loop, author=author, evaluator=engine.evaluator(run.project), view=view,
+                      binder=binder, settings=settings)
+    engine.add(run)
+    if on_created is not None:
+        on_created(run)
+    engine.submit(runtime.drive(drive))
+
+
+def _folder(place: Project, run_id: str) -> Path:
+    import difflib
+
+    if not re.fullmatch(r"[\w.-]+", run_id) or not (place.runs / run_id).is_dir():
+        known = [p.name for p in place.runs.glob("*")] if place.runs.is_dir() else []
+        near = difflib.get_close_matches(run_id, known, 1) or known[-1:]
+        hint = f"did you mean {near[0]!r}?" if near else "this project has no runs yet."
+        raise UsageError(f"There is no run {run_id!r} in {place.folder}; {hint}")
+    return place.runs / run_id
+
+
+def _refuse_finished(state: RunState) -> None:
+    if state.ended and state.outcome not in (ev.RunOutcome.STOPPED, ev.RunOutcome.FAILED):
+        raise UsageError(f"Run {state.run_id} is finished ({state.outcome}); run its cell again to start a new one.")
+
+
+def _task_of(state: RunState) -> KernelTask:
+    if state.task is None:
+        raise JournalError("The journal ends before the task was recorded; run the cell again.")
+    return state.task
+
+
+def _retrace(task: KernelTask, fn: Callable[..., Any] | None) -> Callable[[str], Any]:
+    def trace(case: str) -> Any:
+        if fn is None:
+            raise TaskError(
+                f"The function {task.entry!r} is not defined in this kernel; run the cell that defines it, then resume."
+            )
+        from maxkernel_nb.build import trace_case
+
+        return trace_case(fn, task, case)
+
+    return functools.cache(trace)
+
+
+def _summarise(place: Project, folder: Path) -> RunSummary:
+    alive = get_engine().find(place, folder.name)
+    try:
+        state = alive.state if alive is not None else fold(read_events(folder))
+    except JournalError as error:
+        return RunSummary(id=folder.name, mode="", status=str(error), outcome="", chip="", speedup=None, live=False)
+    live = alive is not None and not alive.closed
+    status = state.status.value if live or state.ended else "interrupted"
+    return RunSummary(
+        id=folder.name, mode=state.mode, status=status, outcome=state.outcome or "",
+        chip=state.task.chip if state.task else "", speedup=state.speedup, live=live,
+    )
+
+
+def _natural(run_id: str) -> tuple[str, int]:
+    stem, _, number = run_id.rpartition("-")
+    return (stem, int(number)) if number.isdigit() else (run_id, 0)

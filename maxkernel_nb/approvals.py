@@ -1,0 +1,122 @@
+"""From a decision to its effect. Button, magic, lab extension and policy all end here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.binding import BoundKernel
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.events import RunOutcome
+from maxkernel_nb.state import ProposalState
+from maxkernel_nb.store import write_atomically
+from maxkernel_nb.task import Candidate, GateName, Outcome
+
+if TYPE_CHECKING:
+    from maxkernel_nb.runtime import Runtime
+
+
+class Binder(Protocol):
+    """Puts a callable under the function's name where the person works; gives the reference back.
+
+    ``reference`` is None when the live function is gone (a resumed run): the file is still written.
+    """
+
+    reference: Any
+
+    def bind(self, name: str, value: Any) -> None: ...
+
+
+class NoBinder:
+    """For callers that only want the file and the return value."""
+
+    def __init__(self, reference: Any = None) -> None:
+        self.reference = reference
+        self.bound: Any = None
+
+    def bind(self, name: str, value: Any) -> None:
+        self.bound = value
+
+
+class NamespaceBinder:
+    """Binds in a notebook's namespace."""
+
+    def __init__(self, namespace: dict[str, Any], reference: Any) -> None:
+        self.namespace = namespace
+        self.reference = reference
+
+    def bind(self, name: str, value: Any) -> None:
+        self.namespace[name] = value
+
+
+async def settle(runtime: Runtime, proposal_id: str) -> tuple[RunOutcome, str]:
+    """Carries out a decided proposal: judge a merged text if needed, write the file, bind the name."""
+    proposal = runtime.run.state.proposals[proposal_id]
+    decision = proposal.decision
+    assert decision is not None
+    if not decision.accepted or decision.hunks == ():
+        return RunOutcome.REJECTED, "The proposal was rejected; the function is unchanged."
+    candidate = runtime.run.state.candidates[proposal.candidate].candidate
+    source = proposal.patch.apply(decision.hunks)
+    if source != candidate.source:
+        candidate, trouble = await _judge_merge(runtime, candidate, source)
+        if trouble:
+            return RunOutcome.REJECTED, f"The merged text was not applied: {trouble}"
+    path = apply(runtime, proposal, candidate)
+    return RunOutcome.ACCEPTED, f"Accepted: {runtime.task.entry} is bound to the verified kernel, saved in {path}."
+
+
+async def _judge_merge(runtime: Runtime, parent: Candidate, source: str) -> tuple[Candidate, str]:
+    merged = Candidate(source=source, entry=parent.entry, author="person", parent=parent.id, params=parent.params,
+                       note="some hunks of a proposal")
+    runtime.run.emit(ev.CandidateAdded(candidate=merged))
+    judged = await runtime.evaluator.judge(
+        runtime.task, merged,
+        on_verdict=lambda verdict: runtime.run.emit(ev.VerdictReached(candidate=merged.id, verdict=verdict)),
+    )
+    if judged.assessment.correct:
+        return merged, ""
+    failed = judged.assessment.failed
+    return merged, failed[0].summary if failed else "it passed fewer than three shape cases."
+
+
+def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> str:
+    """Writes the kernel's file, then binds it. Gives the path relative to the project."""
+    run = runtime.run
+    path = run.project.kernels / f"{runtime.task.name}.py"
+    write_atomically(path, candidate.source.encode())
+    relative = run.project.relative(path)
+    bound = runtime.binder.reference is not None
+    if bound:
+        runtime.binder.bind(runtime.task.entry, bound_kernel(runtime, candidate, path))
+    run.emit(ev.Applied(proposal=proposal.id, path=relative, bound=bound, source=candidate.source))
+    return relative
+
+
+def bound_kernel(runtime: Runtime, candidate: Candidate, path: Path) -> BoundKernel:
+    return BoundKernel(
+        runtime.binder.reference, runtime.run, candidate.source, path, candidate.entry,
+        verified=verified_shapes(runtime, candidate), static=dict(runtime.task.static),
+    )
+
+
+def verified_shapes(runtime: Runtime, candidate: Candidate) -> frozenset[tuple[tuple[tuple[int, ...], str], ...]]:
+    """The argument shapes whose checks passed, and the timing case's, which was compiled at full size."""
+    verdicts = runtime.run.state.candidates[candidate.id].verdicts
+    refused = {v.case for v in verdicts if v.outcome in (Outcome.DECLINED, Outcome.FAIL)}
+    passed = {v.case for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS} - refused
+    passed.add(runtime.task.timing_case.name)
+    return frozenset(
+        tuple((arg.shape, arg.dtype) for arg in case.args) for case in runtime.task.cases if case.name in passed
+    )
+
+
+def undo_last(runtime: Runtime) -> None:
+    """Binds the reference again. Raises ``UsageError`` when nothing is applied. The kernel's file stays."""
+    state = runtime.run.state
+    applied = next((p for p in reversed(state.proposals.values()) if p.bound and not p.undone), None)
+    if applied is None:
+        raise UsageError(f"Run {state.run_id} has nothing applied to undo; it is {state.outcome or state.status}.")
+    runtime.binder.bind(runtime.task.entry, runtime.binder.reference)
+    runtime.run.emit(ev.Undone(proposal=applied.id))

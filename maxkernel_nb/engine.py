@@ -1,0 +1,82 @@
+"""One engine a process: a thread with an event loop that drives all runs, so that the notebook stays free."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from maxkernel_nb.evaluate.base import Evaluator
+from maxkernel_nb.run import Run
+from maxkernel_nb.store import Project
+
+
+class Engine:
+    """Owns the loop, one evaluator a project, and the runs that live in this process."""
+
+    def __init__(self) -> None:
+        self.runs: dict[tuple[str, str], Run] = {}  # (project root, run id)
+        self._evaluators: dict[str, Evaluator] = {}
+        self._mutex = threading.Lock()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="maxkernel-engine", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def evaluator(self, project: Project) -> Evaluator:
+        from maxkernel_nb.evaluate.local import LocalEvaluator
+
+        with self._mutex:
+            key = str(project.root)
+            if key not in self._evaluators:
+                self._evaluators[key] = LocalEvaluator(project.objects)
+            return self._evaluators[key]
+
+    def add(self, run: Run) -> None:
+        with self._mutex:
+            self.runs[str(run.project.root), run.id] = run
+
+    def find(self, project: Project, run_id: str) -> Run | None:
+        return self.runs.get((str(project.root), run_id))
+
+    def close(self) -> None:
+        """Kills every worker; runs in flight can be resumed from their journals."""
+        with self._mutex:
+            evaluators, self._evaluators = list(self._evaluators.values()), {}
+        for evaluator in evaluators:
+            evaluator.close()
+        if self.loop.is_running():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+_engine: Engine | None = None
+_guard = threading.Lock()
+
+
+def get_engine() -> Engine:
+    """The process's engine, started on first use."""
+    global _engine
+    with _guard:
+        if _engine is None:
+            _engine = Engine()
+        return _engine
+
+
+def close_engine() -> None:
+    """Ends the process's engine, if there is one (``%unload_ext`` and tests)."""
+    global _engine
+    with _guard:
+        engine, _engine = _engine, None
+    if engine is not None:
+        atexit.unregister(engine.close)
+        engine.close()

@@ -1,0 +1,88 @@
+"""Mode ``auto``: plan, implement, debug, tune, keep the best, propose."""
+
+from __future__ import annotations
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.agents.implementer import implement
+from maxkernel_nb.agents.planner import plan, profile_reference
+from maxkernel_nb.agents.tuner import tune
+from maxkernel_nb.approvals import settle
+from maxkernel_nb.errors import BudgetExceeded
+from maxkernel_nb.events import RunOutcome
+from maxkernel_nb.patches import make_patch
+from maxkernel_nb.runtime import Runtime
+
+
+async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
+    """The autonomous metric-driven loop."""
+    await profile_reference(runtime)
+    try:
+        await _find_best(runtime)
+    except BudgetExceeded as error:
+        if runtime.run.state.best is None:
+            raise
+        runtime.note(f"{error} The best kernel so far is proposed.", "warning")
+    if (reason := _why_keep_reference(runtime)) is not None:
+        return RunOutcome.KEPT_REFERENCE, reason
+    return await propose(runtime)
+
+
+async def _find_best(runtime: Runtime) -> None:
+    made = await plan(runtime)
+    first, judgement = await implement(runtime, made)
+    if judgement.assessment.correct:
+        await tune(runtime, made, first)
+
+
+def _why_keep_reference(runtime: Runtime) -> str | None:
+    state = runtime.run.state
+    if state.best is None:
+        failed = [v for c in state.candidates.values() for v in c.verdicts if v.outcome.value == "fail"]
+        last = f" ({failed[-1].summary})" if failed else ""
+        return f"No candidate passed every check{last}; the reference is kept."
+    if state.speedup is not None and state.speedup < runtime.settings.min_speedup:
+        return (
+            f"The best verified kernel is modelled at {state.speedup:.2f}x of XLA's time for the reference, below "
+            f"the {runtime.settings.min_speedup:.2f}x worth changing code for; the reference is kept."
+        )
+    return None
+
+
+async def propose(runtime: Runtime) -> tuple[RunOutcome, str]:
+    """Proposes the best kernel as a patch of the reference's source and lets the policy or the person decide."""
+    state = runtime.run.state
+    assert state.best is not None
+    candidate = state.candidates[state.best].candidate
+    proposal = f"proposal-{candidate.id}"
+    if proposal not in state.proposals:
+        patch = make_patch(runtime.task.source, candidate.source)
+        claim = claim_of(runtime)
+        runtime.run.emit(ev.ProposalMade(proposal=proposal, candidate=candidate.id, patch=patch, claim=claim))
+    return await _decide(runtime, proposal)
+
+
+async def _decide(runtime: Runtime, proposal: str) -> tuple[RunOutcome, str]:
+    policy = runtime.settings.policy
+    undecided = runtime.run.state.proposals[proposal].decision is None
+    if undecided and policy == "accept-verified" and runtime.run.state.speedup is not None:
+        runtime.run.emit(ev.DecisionTaken(proposal=proposal, accepted=True, via="policy"))
+    elif undecided and policy != "ask":
+        return RunOutcome.PROPOSED, f"{runtime.run.state.proposals[proposal].claim} The proposal is open: accept or reject it."
+    await runtime.decision(proposal)
+    return await settle(runtime, proposal)
+
+
+def claim_of(runtime: Runtime) -> str:
+    """What accepting gives, with its evidence, in one sentence."""
+    state = runtime.run.state
+    checks = [v for v in state.candidates[state.best].verdicts if v.gate.value == "check" and v.outcome.value == "pass"]  # type: ignore[index]
+    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks})
+    verified = f"verified on {cases} shape cases and {seeds} seeds"
+    if state.speedup is None or state.baseline is None:
+        return f"A kernel {verified}; its speed is unknown, for there is no TPU compiler here (install maxkernel-nb[tpu])."
+    error = f" (model error about {state.baseline.error_pct:.0f} %)" if state.baseline.error_pct is not None else ""
+    loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
+    return (
+        f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: {state.baseline.modelled_ms:.3f} ms to "
+        f"{state.best_ms:.3f} ms; {verified}{loosened}."
+    )

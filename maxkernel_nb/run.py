@@ -1,0 +1,167 @@
+"""One execution of a mode on a task: a journal, the state folded from it, and the handles a person holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.events import AnyEvent
+from maxkernel_nb.journal import Journal
+from maxkernel_nb.state import ProposalState, RunState, fold
+from maxkernel_nb.store import Project
+
+if TYPE_CHECKING:
+    from maxkernel_nb.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """``state`` is always the fold of what is journaled; ``emit`` journals first and shows afterwards.
+
+    ``await run`` and ``run.wait()`` give the run itself once it needs nothing more from the engine: it ended, or it
+    waits for a decision. Every method is safe from any thread.
+    """
+
+    def __init__(self, project: Project, journal: Journal, past: Iterable[AnyEvent] = ()) -> None:
+        self.project = project
+        self._journal = journal
+        self.state: RunState = fold(past)
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition(self._mutex)
+        self._subscribers: list[Callable[[RunState], None]] = []
+        self._uuids: set[str] = set()
+        self.runtime: Runtime | None = None
+
+    @property
+    def id(self) -> str:
+        return self.state.run_id
+
+    @property
+    def closed(self) -> bool:
+        """No process is driving it any more."""
+        return self.runtime is None or self.runtime.done
+
+    def emit(self, event: AnyEvent) -> None:
+        with self._mutex:
+            self._journal.append(event, time.time())
+            self.state = state = fold([event], self.state)
+            subscribers = tuple(self._subscribers)
+            self._changed.notify_all()
+        for tell in subscribers:
+            self._tell(tell, state)
+
+    def _tell(self, subscriber: Callable[[RunState], None], state: RunState) -> None:
+        try:
+            subscriber(state)
+        except Exception:
+            log.exception("a view of run %s failed", self.id)
+
+    def subscribe(self, callback: Callable[[RunState], None]) -> Callable[[], None]:
+        """``callback(state)`` after every event, on the thread that emitted it. Returns the way to unsubscribe."""
+        with self._mutex:
+            self._subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            with self._mutex:
+                if callback in self._subscribers:
+                    self._subscribers.remove(callback)
+
+        return unsubscribe
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        return self.state.ended or self.state.status is ev.Status.WAITING
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Blocks until the run ended or waits for a decision. Raises ``TimeoutError`` after ``timeout`` seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.settled, timeout):
+                raise TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout:g} s; wait again or stop it.")
+        return self
+
+    def wait_end(self, timeout: float | None = None) -> Run:
+        """Blocks until the run ended and its engine task is gone."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.state.ended, timeout):
+                raise TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout:g} s; wait again or stop it.")
+        return self
+
+    def __await__(self) -> Generator[Any, None, Run]:
+        return asyncio.to_thread(self.wait).__await__()
+
+    # -- decisions and control -----------------------------------------------------------------------------------
+
+    def accept(self, hunks: Iterable[int] | None = None, via: str = "python", uuid: str = "", comment: str = "") -> Run:
+        """Accepts the open proposal, wholly or hunk by hunk. A merged text that was not judged is judged first."""
+        return self._decide(True, None if hunks is None else tuple(hunks), via, uuid, comment)
+
+    def reject(self, via: str = "python", uuid: str = "", comment: str = "") -> Run:
+        """Rejects the open proposal; the function stays exactly as it is."""
+        return self._decide(False, None, via, uuid, comment)
+
+    def _decide(self, accepted: bool, hunks: tuple[int, ...] | None, via: str, uuid: str, comment: str) -> Run:
+        with self._mutex:
+            if uuid and uuid in self._uuids:
+                return self
+            proposal = self._open_proposal("accept" if accepted else "reject")
+            if hunks is not None:
+                proposal.patch.apply(hunks)  # names an unknown hunk before anything is recorded
+            self._uuids.add(uuid)
+            self.emit(ev.DecisionTaken(proposal=proposal.id, accepted=accepted, via=via, hunks=hunks, comment=comment, uuid=uuid))
+        if self.runtime is not None:
+            self.runtime.decided()
+        return self
+
+    def _open_proposal(self, verb: str) -> ProposalState:
+        proposal = self.state.open_proposal
+        if proposal is None:
+            raise UsageError(
+                f"Run {self.id} has no open proposal to {verb}; it is {self.state.outcome or self.state.status}."
+            )
+        return proposal
+
+    def stop(self, reason: str = "stopped by the person") -> Run:
+        """Ends the run now; its workers are killed, its journal stays and it can be resumed."""
+        if self.runtime is not None:
+            self.runtime.stop(reason)
+        return self
+
+    def pause(self) -> Run:
+        """Holds the run before its next step (the step in flight finishes)."""
+        if self.runtime is not None:
+            self.runtime.pause()
+        return self
+
+    def unpause(self) -> Run:
+        if self.runtime is not None:
+            self.runtime.unpause()
+        return self
+
+    def undo(self) -> Run:
+        """Takes the last applied proposal back: the function's name is bound to the reference again."""
+        if self.runtime is None:
+            raise UsageError(f"Run {self.id} is not attached to this kernel; resume it first, then undo.")
+        self.runtime.undo()
+        return self
+
+    @property
+    def best_source(self) -> str:
+        """The source of the best verified kernel; raises ``UsageError`` when there is none."""
+        if self.state.best is None:
+            raise UsageError(f"Run {self.id} has no verified kernel ({self.state.reason or self.state.status}).")
+        return self.state.candidates[self.state.best].candidate.source
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}: {self.state.outcome or self.state.status}>"

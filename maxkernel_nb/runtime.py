@@ -1,0 +1,177 @@
+"""What drives a live run: durable steps, checks before every spend, decisions, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.approvals import Binder, settle, undo_last
+from maxkernel_nb.authors.base import Author, TaskView
+from maxkernel_nb.budget import Budget
+from maxkernel_nb.errors import BudgetExceeded, Declined, MaxKernelError
+from maxkernel_nb.evaluate.base import Evaluator
+from maxkernel_nb.events import RunOutcome, Spend, Status
+from maxkernel_nb.run import Run
+from maxkernel_nb.task import KernelTask
+from maxkernel_nb.values import Value
+
+log = logging.getLogger(__name__)
+V = TypeVar("V", bound=Value)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What of the options drives a run. ``policy``: ask, accept-verified or propose."""
+
+    policy: str = "ask"
+    budget: Budget = Budget()
+    tuning_points: int = 12
+    repairs: int = 2
+    min_speedup: float = 1.03  # a smaller modelled gain is not worth a person's attention
+
+
+class Mode(Protocol):
+    async def __call__(self, runtime: Runtime) -> tuple[RunOutcome, str]:
+        """Drives the run and gives its outcome with the reason, one sentence."""
+        ...
+
+
+class Runtime:
+    """Handed to a mode and to every sub-agent. Lives on the engine's loop."""
+
+    def __init__(self, run: Run, *, loop: asyncio.AbstractEventLoop, author: Author, evaluator: Evaluator,
+                 view: TaskView, binder: Binder, settings: RunSettings) -> None:
+        self.run, self.author, self.evaluator = run, author, evaluator
+        self.view, self.binder, self.settings = view, binder, settings
+        self.task: KernelTask = view.task
+        self._loop = loop
+        self._work: asyncio.Task[None] | None = None
+        self._go = asyncio.Event()
+        self._go.set()
+        self._decision = asyncio.Event()
+        self._stop_reason = ""
+        self.done = False
+        run.runtime = self
+
+    # -- for modes and sub-agents ----------------------------------------------------------------------------------
+
+    async def step(self, key: str, role: str, title: str, work: Callable[[], Awaitable[V]], result: type[V],
+                   summary: Callable[[V], str] = lambda value: "") -> V:
+        """Does ``work`` once per run, ever: a resumed run reads the recorded answer instead.
+
+        A ``Declined`` from ``work`` is recorded too and raised again.
+        """
+        recorded = self.run.state.results.get(key)
+        if recorded is not None:
+            return _recorded(recorded, result)
+        await self.checkpoint()
+        self.run.emit(ev.StepStarted(step=key, role=role, title=title))
+        start = time.monotonic()
+        try:
+            value = await work()
+            answer, text = {"value": value.to_dict()}, summary(value)
+        except Declined as error:
+            answer, text = {"declined": str(error)}, str(error)
+        seconds = round(time.monotonic() - start, 3)
+        self.run.emit(ev.StepFinished(step=key, seconds=seconds, result=answer, summary=text))
+        self.spent(Spend(wall_seconds=seconds), what=key)
+        return _recorded(answer, result)
+
+    async def checkpoint(self) -> None:
+        """Before every step and spend: holds while paused, raises when a cap is reached."""
+        await self._go.wait()
+        self.settings.budget.check(self.run.state.spend)
+
+    def spent(self, amount: Spend, what: str = "") -> None:
+        self.run.emit(ev.Spent(amount=amount, what=what))
+
+    def note(self, text: str, level: str = "info") -> None:
+        self.run.emit(ev.Noted(level=level, text=text))  # type: ignore[arg-type]
+
+    async def decision(self, proposal: str) -> ev.DecisionTaken:
+        """Waits, without limit, until the proposal is decided by any route."""
+        while (taken := self.run.state.proposals[proposal].decision) is None:
+            self._decision.clear()
+            if self.run.state.status is not Status.WAITING:
+                self.run.emit(ev.StatusChanged(status=Status.WAITING, reason="a proposal waits for your decision"))
+            await self._decision.wait()
+        if self.run.state.status is Status.WAITING:
+            self.run.emit(ev.StatusChanged(status=Status.RUNNING))
+        return taken
+
+    # -- the course of the run ---------------------------------------------------------------------------------------
+
+    async def drive(self, mode: Mode) -> None:
+        """Runs ``mode`` to its end and records it, whatever happens."""
+        self._work = asyncio.current_task()
+        try:
+            outcome, reason = await mode(self)
+        except asyncio.CancelledError:
+            outcome, reason = RunOutcome.STOPPED, self._stop_reason or "the engine was closed; resume continues from here"
+        except BudgetExceeded as error:
+            outcome, reason = RunOutcome.STOPPED, str(error)
+        except Declined as error:
+            outcome, reason = RunOutcome.DECLINED, str(error)
+        except MaxKernelError as error:
+            outcome, reason = RunOutcome.FAILED, str(error)
+        except Exception as error:
+            outcome, reason = RunOutcome.FAILED, f"Internal error: {type(error).__name__}: {error}"
+            log.exception("run %s failed", self.run.id)
+        self.done = True
+        self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+
+    # -- from any thread ---------------------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        def cancel() -> None:
+            if self._work is not None and not self.done:
+                self._stop_reason = reason
+                self._work.cancel()
+
+        self._loop.call_soon_threadsafe(cancel)
+
+    def pause(self) -> None:
+        self._loop.call_soon_threadsafe(self._pause)
+
+    def _pause(self) -> None:
+        if not self.done and self._go.is_set():
+            self._go.clear()
+            self.run.emit(ev.StatusChanged(status=Status.PAUSED, reason="paused by the person"))
+
+    def unpause(self) -> None:
+        self._loop.call_soon_threadsafe(self._unpause)
+
+    def _unpause(self) -> None:
+        if not self.done and not self._go.is_set():
+            self.run.emit(ev.StatusChanged(status=Status.RUNNING))
+            self._go.set()
+
+    def decided(self) -> None:
+        """A decision was journaled. A run that ended already is settled here; a live one wakes up."""
+
+        def wake() -> None:
+            if self.done:
+                self._loop.create_task(self._settle_late())
+            else:
+                self._decision.set()
+
+        self._loop.call_soon_threadsafe(wake)
+
+    async def _settle_late(self) -> None:
+        proposal = next(reversed(self.run.state.proposals.values()))
+        outcome, reason = await settle(self, proposal.id)
+        self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+
+    def undo(self) -> None:
+        undo_last(self)
+
+
+def _recorded(answer: dict[str, Any], result: type[V]) -> V:
+    if "declined" in answer:
+        raise Declined(answer["declined"])
+    return result.from_dict(answer["value"])
