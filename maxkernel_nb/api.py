@@ -51,8 +51,8 @@ def start(
     """Builds the task on this thread and starts a run on the engine's; returns at once.
 
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
-    ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can be
-    recorded.
+    ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
+    be recorded.
     """
     drive = find_mode(mode)
     settings = _settings(policy, budget, tuning_points)
@@ -65,7 +65,8 @@ def start(
         fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
     )
-    run = _create(place, built.task, mode, author := author or default_author(), settings)
+    author = author or default_author()
+    run = _create(place, built.task, mode, author, settings)
     binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
     _launch(run, TaskView(task=built.task, trace=built.trace), author, binder, settings, drive, on_created)
     return run
@@ -76,8 +77,8 @@ def optimize(fn: Callable[..., Any], *, inputs: Any = None, chip: str | None = N
     """Makes ``fn`` fast: returns a ``BoundKernel`` when a verified kernel was accepted, else ``fn`` itself.
 
     ``inputs`` is a tuple or dict of arrays (or ``jax.ShapeDtypeStruct``), or a function that makes them. With
-    ``wait=False`` returns the ``Run``. Other options as for ``start``. Raises ``ApprovalRequired`` when the policy leaves
-    the decision to a person: take it with ``run.accept()``.
+    ``wait=False`` returns the ``Run``. Other options as for ``start``. Raises ``ApprovalRequired`` when the policy
+    leaves the decision to a person: take it with ``run.accept()``.
     """
     binder = NoBinder(fn)
     run = start(fn, inputs=inputs, chip=chip, mode=mode, policy=policy, bind=binder, **options)
@@ -115,7 +116,7 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     place = Project(project)
     alive = get_engine().find(place, run_id)
     if alive is not None and not alive.closed:
-        raise UsageError(f"Run {run_id} is already {alive.state.status} in this kernel; `%maxkernel show {run_id}` shows it.")
+        raise UsageError(f"Run {run_id} is already {alive.state.status} here; see `%maxkernel show {run_id}`.")
     if alive is not None:
         alive.close()
     events = read_events(_folder(place, run_id))

@@ -55,7 +55,8 @@ class BoundKernel:
         except AttributeError:
             return "called with something that is not an array, so the reference runs."
         if shapes not in self._verified:
-            return f"shapes {[list(s) for s, _ in shapes]} were not verified, so the reference runs; add them with --case."
+            listed = [list(shape) for shape, _ in shapes]
+            return f"shapes {listed} were not verified, so the reference runs; add them with --case."
         return ""
 
     def _say(self, text: str) -> None:

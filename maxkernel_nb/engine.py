@@ -55,8 +55,18 @@ class Engine:
             evaluators, self._evaluators = list(self._evaluators.values()), {}
         for evaluator in evaluators:
             evaluator.close()
-        if self.loop.is_running():
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        if self._thread.is_alive():
+            self.submit(self._wind_down())
+            self._thread.join(timeout=5)
+
+    async def _wind_down(self) -> None:
+        """Lets every run record that it was stopped, then ends the loop."""
+        mine = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=3) if tasks else None
+        self.loop.stop()
 
 
 _engine: Engine | None = None

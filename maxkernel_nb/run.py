@@ -85,15 +85,18 @@ class Run:
         """Blocks until the run ended or waits for a decision. Raises ``TimeoutError`` after ``timeout`` seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.settled, timeout):
-                raise TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout:g} s; wait again or stop it.")
+                raise self._still_busy(timeout)
         return self
 
     def wait_end(self, timeout: float | None = None) -> Run:
         """Blocks until the run ended and its engine task is gone."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.state.ended, timeout):
-                raise TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout:g} s; wait again or stop it.")
+                raise self._still_busy(timeout)
         return self
+
+    def _still_busy(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout} s; wait again or stop it.")
 
     def __await__(self) -> Generator[Any, None, Run]:
         return asyncio.to_thread(self.wait).__await__()
@@ -116,7 +119,9 @@ class Run:
             if hunks is not None:
                 proposal.patch.apply(hunks)  # names an unknown hunk before anything is recorded
             self._uuids.add(uuid)
-            self.emit(ev.DecisionTaken(proposal=proposal.id, accepted=accepted, via=via, hunks=hunks, comment=comment, uuid=uuid))
+            self.emit(ev.DecisionTaken(
+                proposal=proposal.id, accepted=accepted, via=via, hunks=hunks, comment=comment, uuid=uuid,
+            ))
         if self.runtime is not None:
             self.runtime.decided()
         return self

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from maxkernel_nb import events as ev
@@ -29,7 +29,7 @@ class RunSettings:
     """What of the options drives a run. ``policy``: ask, accept-verified or propose."""
 
     policy: str = "ask"
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     tuning_points: int = 12
     repairs: int = 2
     min_speedup: float = 1.03  # a smaller modelled gain is not worth a person's attention
@@ -110,9 +110,12 @@ class Runtime:
         """Runs ``mode`` to its end and records it, whatever happens."""
         self._work = asyncio.current_task()
         try:
+            if self._stop_reason:  # stopped before it began
+                raise asyncio.CancelledError
             outcome, reason = await mode(self)
         except asyncio.CancelledError:
-            outcome, reason = RunOutcome.STOPPED, self._stop_reason or "the engine was closed; resume continues from here"
+            outcome = RunOutcome.STOPPED
+            reason = self._stop_reason or "The engine was closed; resume continues from here."
         except BudgetExceeded as error:
             outcome, reason = RunOutcome.STOPPED, str(error)
         except Declined as error:
@@ -129,8 +132,8 @@ class Runtime:
 
     def stop(self, reason: str) -> None:
         def cancel() -> None:
+            self._stop_reason = reason
             if self._work is not None and not self.done:
-                self._stop_reason = reason
                 self._work.cancel()
 
         self._loop.call_soon_threadsafe(cancel)

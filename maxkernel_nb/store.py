@@ -32,11 +32,11 @@ class ObjectStore:
             data = self.path(digest).read_bytes()
         except OSError as error:
             raise JournalError(
-                f"Object {digest[:12]} is missing from {self.root} ({error.strerror}); run the cell again to make it anew."
+                f"Object {digest[:12]} is missing from {self.root} ({error.strerror}); run the cell again."
             ) from error
         if content_hash(data) != digest:
             raise JournalError(
-                f"Object {digest[:12]} in {self.root} was changed or cut short; delete that file and run the cell again."
+                f"Object {digest[:12]} in {self.root} was changed or cut short; delete it and run the cell again."
             )
         return data
 

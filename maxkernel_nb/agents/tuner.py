@@ -24,7 +24,7 @@ _DECLINED_IN_A_ROW = 60  # then the space holds nothing more that can work
 async def tune(runtime: Runtime, plan: Plan, first: Candidate) -> None:
     """Tries up to ``settings.tuning_points`` other points; the fastest that passes every check becomes the best."""
     space = runtime.author.tuning_space(runtime.view, plan, first)
-    points = min(runtime.settings.tuning_points, _size(space) - 1)
+    points = min(runtime.settings.tuning_points, _size(space) if space.axes else 0)
     if points <= 0 or runtime.run.state.baseline is None:
         return
     found = await _explore(runtime, plan, first, space, points)

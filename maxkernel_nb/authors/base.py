@@ -49,5 +49,5 @@ class Author(Protocol):
     def tuning_space(self, view: TaskView, plan: Plan, candidate: Candidate) -> TuningSpace: ...
 
     def retune(self, view: TaskView, plan: Plan, candidate: Candidate, params: dict[str, int]) -> Candidate:
-        """The same kernel with other constants. Raises ``Declined`` for a point that cannot work (VMEM, divisibility)."""
+        """The same kernel with other constants. ``Declined`` for a point that cannot work (VMEM, divisibility)."""
         ...

@@ -23,7 +23,7 @@ class Judged:
 
 
 class Evaluator(Protocol):
-    """In order, ``judge`` runs the gates asked for, stops at the first that fails, and reports each verdict as it comes.
+    """In order, ``judge`` runs the gates asked for, stops at the first that fails, and reports each verdict at once.
 
     ``on_verdict`` is called on the caller's event loop. Without a TPU compiler the compile and model gates answer
     ``declined``. Infrastructure faults are retried on a fresh worker and, if they persist, come back as verdicts with

@@ -11,6 +11,7 @@ from maxkernel_nb.errors import BudgetExceeded
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
 from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.task import GateName, Outcome
 
 
 async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
@@ -37,7 +38,7 @@ async def _find_best(runtime: Runtime) -> None:
 def _why_keep_reference(runtime: Runtime) -> str | None:
     state = runtime.run.state
     if state.best is None:
-        failed = [v for c in state.candidates.values() for v in c.verdicts if v.outcome.value == "fail"]
+        failed = [v for c in state.candidates.values() for v in c.verdicts if v.outcome is Outcome.FAIL]
         last = f" ({failed[-1].summary})" if failed else ""
         return f"No candidate passed every check{last}; the reference is kept."
     if state.speedup is not None and state.speedup < runtime.settings.min_speedup:
@@ -67,7 +68,8 @@ async def _decide(runtime: Runtime, proposal: str) -> tuple[RunOutcome, str]:
     if undecided and policy == "accept-verified" and runtime.run.state.speedup is not None:
         runtime.run.emit(ev.DecisionTaken(proposal=proposal, accepted=True, via="policy"))
     elif undecided and policy != "ask":
-        return RunOutcome.PROPOSED, f"{runtime.run.state.proposals[proposal].claim} The proposal is open: accept or reject it."
+        claim = runtime.run.state.proposals[proposal].claim
+        return RunOutcome.PROPOSED, f"{claim} The proposal is open: accept or reject it."
     await runtime.decision(proposal)
     return await settle(runtime, proposal)
 
@@ -75,14 +77,16 @@ async def _decide(runtime: Runtime, proposal: str) -> tuple[RunOutcome, str]:
 def claim_of(runtime: Runtime) -> str:
     """What accepting gives, with its evidence, in one sentence."""
     state = runtime.run.state
-    checks = [v for v in state.candidates[state.best].verdicts if v.gate.value == "check" and v.outcome.value == "pass"]  # type: ignore[index]
+    assert state.best is not None
+    verdicts = state.candidates[state.best].verdicts
+    checks = [v for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS]
     cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks})
     verified = f"verified on {cases} shape cases and {seeds} seeds"
     if state.speedup is None or state.baseline is None:
-        return f"A kernel {verified}; its speed is unknown, for there is no TPU compiler here (install maxkernel-nb[tpu])."
+        return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
     error = f" (model error about {state.baseline.error_pct:.0f} %)" if state.baseline.error_pct is not None else ""
     loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
     return (
-        f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: {state.baseline.modelled_ms:.3f} ms to "
-        f"{state.best_ms:.3f} ms; {verified}{loosened}."
+        f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: "
+        f"{state.baseline.modelled_ms:.3f} ms to {state.best_ms:.3f} ms; {verified}{loosened}."
     )

@@ -1,0 +1,146 @@
+import pytest
+from engine_bench import GOOD, TIMES, TunableAuthor
+
+from maxkernel_nb.authors.fake import ScriptedAuthor
+from maxkernel_nb.binding import BoundKernel
+from maxkernel_nb.budget import Budget
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.evaluate.fake import FakeEvaluator
+from maxkernel_nb.events import RunOutcome, Status
+from maxkernel_nb.journal import read_events
+from maxkernel_nb.state import fold
+
+
+def test_a_faster_verified_kernel_waits_for_the_person_and_nothing_is_bound_before(bench):
+    run = bench.run().wait(10)
+    assert run.state.status is Status.WAITING
+    assert run.state.speedup == 2.0
+    assert bench.namespace["f"] is bench.reference
+    assert "2.00x over XLA" in run.state.open_proposal.claim and "modelled" in run.state.open_proposal.claim
+
+
+def test_accepting_binds_the_kernel_and_writes_its_file(bench):
+    run = bench.run().wait(10)
+    run.accept(via="button", uuid="u1").wait_end(10)
+    assert run.state.outcome is RunOutcome.ACCEPTED
+    bound = bench.namespace["f"]
+    assert isinstance(bound, BoundKernel) and bound.reference is bench.reference and bound.run is run
+    assert (bench.project.kernels / "f.py").read_text() == GOOD
+
+
+def test_undo_gives_the_reference_back(bench):
+    run = bench.run().wait(10)
+    run.accept().wait_end(10)
+    run.undo()
+    assert bench.namespace["f"] is bench.reference
+    with pytest.raises(UsageError, match="nothing applied"):
+        run.undo()
+
+
+def test_rejecting_changes_nothing(bench):
+    run = bench.run().wait(10)
+    run.reject().wait_end(10)
+    assert run.state.outcome is RunOutcome.REJECTED
+    assert bench.namespace["f"] is bench.reference and not list(bench.project.kernels.iterdir())
+
+
+def test_the_same_click_twice_decides_once(bench):
+    run = bench.run().wait(10)
+    run.accept(uuid="same")
+    run.accept(uuid="same").wait_end(10)
+    assert sum(e.kind == "decision-taken" for e in read_events(bench.project.runs / "f-1")) == 1
+
+
+def test_a_second_decision_is_refused_in_one_sentence(bench):
+    run = bench.run().wait(10)
+    run.reject(uuid="1").wait_end(10)
+    with pytest.raises(UsageError, match="no open proposal to accept; it is rejected"):
+        run.accept(uuid="2")
+
+
+def test_some_hunks_are_judged_as_a_new_candidate_before_they_are_applied(bench):
+    source = "import jax\ndef f(x):\n    return x\n# more\n"
+    evaluator = FakeEvaluator()
+    run = bench.run(ScriptedAuthor([source]), evaluator).wait(10)
+    run.accept(hunks=[0]).wait_end(10)
+    merged = run.state.candidates[evaluator.judged[-1][0]].candidate
+    assert merged.author == "person"
+    assert (bench.project.kernels / "f.py").read_text() == merged.source
+
+
+def test_a_kernel_no_faster_than_xla_keeps_the_reference_and_says_so(bench):
+    run = bench.run(ScriptedAuthor(["# time=1.99\n"])).wait(10)
+    assert run.state.outcome is RunOutcome.KEPT_REFERENCE
+    assert "reference is kept" in run.state.reason
+
+
+def test_a_wrong_kernel_is_repaired_and_the_repaired_one_proposed(bench):
+    author = ScriptedAuthor(["# wrong\n", GOOD])
+    run = bench.run(author).wait(10)
+    assert author.asked == ["plan", "implement", "repair"]
+    assert run.state.candidates[run.state.best].candidate.source == GOOD
+
+
+def test_a_wrong_kernel_is_never_the_best(bench):
+    run = bench.run(ScriptedAuthor(["# wrong\n# time=0.1\n"])).wait(10)
+    assert run.state.best is None and run.state.outcome in (RunOutcome.KEPT_REFERENCE, RunOutcome.DECLINED)
+
+
+def test_the_tuner_takes_the_fastest_point_that_passes_every_check(bench):
+    run = bench.run(TunableAuthor([GOOD], axes=TIMES)).wait(10)
+    assert run.state.candidates[run.state.best].candidate.params == {"A": 3}
+    assert run.state.speedup == pytest.approx(2.0 / 0.333)
+
+
+def test_an_author_that_knows_no_way_ends_the_run_with_its_reason(bench):
+    run = bench.run(ScriptedAuthor([])).wait(10)
+    assert run.state.outcome is RunOutcome.DECLINED and "holds no kernel" in run.state.reason
+
+
+def test_without_a_compiler_the_claim_says_that_the_speed_is_unknown(bench):
+    run = bench.run(evaluator=FakeEvaluator(baseline_ms=None)).wait(10)
+    assert "speed is unknown" in run.state.open_proposal.claim
+
+
+def test_policy_accept_verified_needs_no_person_but_needs_evidence_of_speed(bench):
+    assert bench.run(policy="accept-verified").wait(10).state.outcome is RunOutcome.ACCEPTED
+    blind = bench.run(evaluator=FakeEvaluator(baseline_ms=None), folder="f-2", policy="accept-verified").wait(10)
+    assert blind.state.outcome is RunOutcome.PROPOSED
+
+
+def test_policy_propose_leaves_the_proposal_open_and_a_later_accept_works(bench):
+    run = bench.run(policy="propose").wait(10)
+    assert run.state.outcome is RunOutcome.PROPOSED
+    run.accept()
+    with run._changed:
+        assert run._changed.wait_for(lambda: run.state.outcome is RunOutcome.ACCEPTED, 10)
+    assert isinstance(bench.namespace["f"], BoundKernel)
+
+
+def test_a_budget_ends_the_search_and_proposes_the_best_so_far(bench):
+    run = bench.run(TunableAuthor([GOOD], axes=TIMES), budget=Budget(judged=2)).wait(10)
+    assert run.state.open_proposal is not None
+    assert any("budget of 2 judged" in n.text for n in run.state.notes)
+
+
+def test_stop_ends_the_run_at_once_and_the_journal_says_why(bench):
+    run = bench.run(evaluator=FakeEvaluator(delay_s=60))
+    run.stop().wait(10)
+    assert fold(read_events(bench.project.runs / "f-1")).outcome is RunOutcome.STOPPED
+    assert "stopped by the person" in run.state.reason
+
+
+def test_pause_holds_before_the_next_step_and_unpause_goes_on(bench):
+    run = bench.run(evaluator=FakeEvaluator(delay_s=0.02))
+    run.pause()
+    with run._changed:
+        assert run._changed.wait_for(lambda: run.state.status is Status.PAUSED, 10)
+    run.unpause()
+    assert run.wait(10).state.status is Status.WAITING
+
+
+def test_a_view_that_fails_does_not_stop_the_run(bench, caplog):
+    run = bench.run(evaluator=FakeEvaluator(delay_s=0.02))
+    run.subscribe(lambda state: 1 / 0)
+    assert run.wait(10).state.status is Status.WAITING
+    assert "a view of run f-1 failed" in caplog.text
