@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -34,24 +35,33 @@ class BoundKernel:
         self._verified = verified
         self._static = static
         self._said: set[str] = set()
+        self._signature = inspect.signature(reference)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        why_not = self._why_reference(args, kwargs)
+        arrays, why_not = self._arrays(args, kwargs)
         if why_not:
             self._say(f"{self.__name__}: {why_not}")
             return self.reference(*args, **kwargs)
-        return self._kernel(*args)
+        return self._kernel(*arrays)
 
-    def _why_reference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], str]:
+        """The array arguments in order, or why the kernel cannot take this call."""
         import jax
 
         platform = jax.default_backend()
         if platform != "tpu":
-            return f"this process computes on {platform}, so the reference runs; the kernel runs on a TPU."
-        if any(self._static.get(name, object()) != value for name, value in kwargs.items()):
-            return "called with keyword arguments other than the verified ones, so the reference runs."
+            return [], f"this process computes on {platform}, so the reference runs; the kernel runs on a TPU."
+        call = self._signature.bind(*args, **kwargs)  # a wrong call raises as the reference would
+        call.apply_defaults()
+        given = dict(call.arguments)
+        for name, value in self._static.items():
+            if given.pop(name, value) != value:
+                return [], f"{name} is not {value!r} as in the verified kernel, so the reference runs."
+        return list(given.values()), self._unverified(given)
+
+    def _unverified(self, given: dict[str, Any]) -> str:
         try:
-            shapes = tuple((tuple(a.shape), str(a.dtype)) for a in args)
+            shapes = tuple((tuple(a.shape), str(a.dtype)) for a in given.values())
         except AttributeError:
             return "called with something that is not an array, so the reference runs."
         if shapes not in self._verified:

@@ -1,0 +1,71 @@
+"""What an accepted kernel does when it is called. The TPU is a JAX CPU that says it is one; the kernel is plain JAX."""
+
+import warnings
+
+import pytest
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+from maxkernel_nb.binding import BoundKernel, MaxKernelNotice, load_entry  # noqa: E402
+from maxkernel_nb.errors import TaskError  # noqa: E402
+
+KERNEL = "def f(x, scale=1.0):\n    return x * scale + 100.0\n"  # 100 apart: which one ran can be seen
+VERIFIED = frozenset({(((4,), "float32"),)})
+
+
+def reference(x, scale=1.0):
+    """Scales."""
+    return x * scale
+
+
+@pytest.fixture
+def bound(tmp_path):
+    path = tmp_path / "f.py"
+    path.write_text(KERNEL)
+    return BoundKernel(reference, None, KERNEL, path, "f", verified=VERIFIED, static={"scale": 2.0})
+
+
+@pytest.fixture
+def on_tpu(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+
+
+def test_away_from_a_tpu_the_reference_runs_and_says_so_once(bound):
+    with pytest.warns(MaxKernelNotice, match="computes on cpu"):
+        assert bound(jnp.ones(4), scale=2.0)[0] == 2.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bound(jnp.ones(4), scale=2.0)
+
+
+def test_on_a_tpu_verified_shapes_run_the_kernel_with_its_statics(bound, on_tpu):
+    assert bound(jnp.ones(4), scale=2.0)[0] == 102.0
+    assert bound(jnp.ones(4), 2.0)[0] == 102.0
+    assert jax.jit(lambda x: bound(x=x, scale=2.0))(jnp.ones(4))[0] == 102.0
+
+
+@pytest.mark.parametrize("args, kwargs, words", [
+    ((jnp.ones(5),), {"scale": 2.0}, r"\[\[5\]\] were not verified"),
+    ((jnp.ones(4),), {"scale": 3.0}, "scale is not 2.0"),
+    ((jnp.ones(4),), {}, "scale is not 2.0"),
+    ((1.5, 2.0), {}, "not an array"),
+])
+def test_on_a_tpu_everything_not_verified_runs_the_reference(bound, on_tpu, args, kwargs, words):
+    with pytest.warns(MaxKernelNotice, match=words):
+        assert jnp.max(bound(*args, **kwargs)) < 100
+
+
+def test_the_kernel_is_differentiable_through_the_reference(bound, on_tpu):
+    assert jax.grad(lambda x: bound(x, scale=2.0).sum())(jnp.ones(4))[0] == 2.0
+
+
+def test_it_keeps_the_functions_name_and_docs_and_carries_its_origin(bound):
+    assert (bound.__name__, bound.__doc__, bound.reference) == ("reference", "Scales.", reference)
+
+
+def test_a_kernel_file_that_lost_its_function_is_one_sentence(tmp_path):
+    path = tmp_path / "g.py"
+    path.write_text("x = 1\n")
+    with pytest.raises(TaskError, match="no function 'g'"):
+        load_entry(path, "g")
