@@ -1,0 +1,69 @@
+"""The proposal's diff: hunks of the recorded patch with a little of the baseline around each."""
+
+from __future__ import annotations
+
+from maxkernel_nb import document_model as m
+from maxkernel_nb.patches import Hunk, Patch
+from maxkernel_nb.state import ProposalState, RunState
+
+CONTEXT = 3
+
+
+def diff_view(state: RunState) -> m.DiffView | None:
+    proposal = next(reversed(state.proposals.values()), None)
+    if proposal is None:
+        return None
+    hunks = proposal.patch.hunks
+    return m.DiffView(
+        proposal=proposal.id,
+        candidate=proposal.candidate,
+        claim=proposal.claim,
+        open=proposal.decision is None,
+        decision=_decision(proposal),
+        added=sum(len(h.new) for h in hunks),
+        removed=sum(len(h.old) for h in hunks),
+        hunks=hunk_views(proposal.patch),
+    )
+
+
+def _decision(proposal: ProposalState) -> str:
+    taken = proposal.decision
+    if taken is None:
+        return ""
+    what = "Accepted" if taken.accepted else "Rejected"
+    if taken.accepted and taken.hunks is not None:
+        what += f" in part (hunks {', '.join(map(str, taken.hunks)) or 'none'})"
+    where = f", saved in {proposal.applied_path}" if proposal.applied_path else ""
+    comment = f": “{taken.comment}”" if taken.comment else ""
+    return f"{what} by {taken.via}{where}{', undone since' if proposal.undone else ''}{comment}."
+
+
+def hunk_views(patch: Patch) -> tuple[m.HunkView, ...]:
+    """Every hunk once, in order, with up to ``CONTEXT`` unchanged lines on each side, none shown twice."""
+    baseline = patch.baseline.splitlines()
+    views, shown, offset = [], 0, 0
+    for at, hunk in enumerate(patch.hunks):
+        following = patch.hunks[at + 1].start if at + 1 < len(patch.hunks) else len(baseline)
+        first, last = max(shown, hunk.start - CONTEXT), min(hunk.stop + CONTEXT, following)
+        views.append(_view(hunk, baseline, first, last, offset))
+        shown, offset = last, offset + len(hunk.new) - len(hunk.old)
+    return tuple(views)
+
+
+def _view(hunk: Hunk, baseline: list[str], first: int, last: int, offset: int) -> m.HunkView:
+    lines = [_same(baseline[i], i, offset) for i in range(first, hunk.start)]
+    lines += [m.DiffLine(sign="-", text=_bare(t), old=hunk.start + n + 1) for n, t in enumerate(hunk.old)]
+    lines += [m.DiffLine(sign="+", text=_bare(t), new=hunk.start + offset + n + 1) for n, t in enumerate(hunk.new)]
+    grown = offset + len(hunk.new) - len(hunk.old)
+    lines += [_same(baseline[i], i, grown) for i in range(hunk.stop, last)]
+    old, new = sum(x.sign != "+" for x in lines), sum(x.sign != "-" for x in lines)
+    header = f"@@ -{first + bool(old)},{old} +{first + offset + bool(new)},{new} @@"
+    return m.HunkView(number=hunk.number, header=header, lines=tuple(lines))
+
+
+def _same(text: str, index: int, offset: int) -> m.DiffLine:
+    return m.DiffLine(sign=" ", text=text, old=index + 1, new=index + offset + 1)
+
+
+def _bare(line: str) -> str:
+    return line.rstrip("\r\n")

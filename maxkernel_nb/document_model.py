@@ -1,0 +1,226 @@
+"""What a person sees of a run, as values: every renderer (text, HTML, widget) reads these and nothing else.
+
+Texts are ready to show; numbers are kept only where a chart draws them (milliseconds, shares between 0 and 1).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from maxkernel_nb.values import Value
+
+Tone = Literal["good", "warn", "bad", "busy", "ask", "plain"]
+
+
+class Fact(Value):
+    label: str
+    value: str
+
+
+class Evidence(Value):
+    """``kind`` is the one word of the badge, ``text`` the sentence behind it (where from, typical error)."""
+
+    kind: Literal["modelled", "measured"]
+    error: str = ""  # "±12 %", empty: not known
+    text: str
+
+
+class Header(Value):
+    run_id: str
+    title: str
+    mode: str
+    author: str
+    status: str
+    tone: Tone
+    headline: str
+    headline_detail: str = ""
+    evidence: Evidence | None = None
+    chip: str = ""
+    elapsed: str = ""
+    versions: tuple[Fact, ...] = ()
+
+
+class Action(Value):
+    """A button. ``intent`` is the message it sends, ``command`` the same thing as a magic."""
+
+    intent: str
+    label: str
+    command: str
+    primary: bool = False
+
+
+class NextAction(Value):
+    """The one thing to do now, and every action that is possible now."""
+
+    text: str
+    effect: str = ""  # what the primary action does
+    actions: tuple[Action, ...] = ()
+
+
+class StepRow(Value):
+    title: str
+    role: str
+    state: Literal["done", "running", "ended"]
+    summary: str = ""
+    seconds: float = 0.0
+
+
+class PlanView(Value):
+    strategy: str
+    summary: str  # Markdown
+    facts: tuple[Fact, ...] = ()
+
+
+class DiffLine(Value):
+    """``old`` and ``new`` are 1-based line numbers, 0 where the line is not on that side."""
+
+    sign: Literal[" ", "-", "+"]
+    text: str
+    old: int = 0
+    new: int = 0
+
+
+class HunkView(Value):
+    number: int
+    header: str
+    lines: tuple[DiffLine, ...]
+
+
+class DiffView(Value):
+    proposal: str
+    candidate: str
+    claim: str
+    open: bool
+    decision: str = ""
+    added: int = 0
+    removed: int = 0
+    hunks: tuple[HunkView, ...] = ()
+
+
+class GateRow(Value):
+    """One rung of the ladder: how many verdicts it gave and its worst outcome."""
+
+    gate: str
+    outcome: str
+    passed: int
+    total: int
+
+
+class CheckRow(Value):
+    gate: str
+    case: str
+    seed: str
+    outcome: str
+    tone: Tone
+    summary: str
+    numbers: tuple[Fact, ...] = ()
+    findings: tuple[str, ...] = ()
+    evidence: str = ""
+
+
+class ChecksView(Value):
+    candidate: str
+    verdict: str
+    gates: tuple[GateRow, ...] = ()
+    rows: tuple[CheckRow, ...] = ()
+
+
+class Share(Value):
+    label: str
+    share: float
+
+
+class OpRow(Value):
+    name: str
+    kind: str
+    ms: float
+    time: str
+    bound: str
+
+
+class SideView(Value):
+    """One program's profile. ``share`` of a unit is of its issue slots, weighted by the modelled time of each op."""
+
+    label: str
+    ms: float
+    time: str
+    bound: str
+    bound_ms: float  # the roofline's own lower bound
+    error_pct: float | None = None
+    intensity: float = 0.0  # flop per HBM byte
+    tflops: float = 0.0
+    units: tuple[Share, ...] = ()
+    ops: tuple[OpRow, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+
+class RoofView(Value):
+    chip: str
+    peak_tflops: float
+    hbm_gbps: float
+
+
+class ProfileView(Value):
+    caption: str
+    sides: tuple[SideView, ...]  # the XLA reference first, then the best kernel
+    roof: RoofView | None = None
+
+
+class CandidateRow(Value):
+    id: str
+    author: str
+    result: str
+    tone: Tone
+    time: str
+    ms: float | None
+    speedup: str
+    params: str
+    note: str = ""
+    best: bool = False
+
+
+class Meter(Value):
+    """``share`` of the cap, None without a cap."""
+
+    label: str
+    used: str
+    cap: str = ""
+    share: float | None = None
+
+
+class Flag(Value):
+    """Something that must be seen next to the result: a weak task, a loosened tolerance, a missing compiler."""
+
+    kind: str
+    text: str
+
+
+class Note(Value):
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+class SourceView(Value):
+    candidate: str
+    title: str
+    text: str
+
+
+class Document(Value):
+    """Everything a person sees of one run. ``trimmed`` names what a size limit left out."""
+
+    header: Header
+    next: NextAction
+    ended: bool = False
+    outcome: str = ""  # the final sentence
+    flags: tuple[Flag, ...] = ()
+    steps: tuple[StepRow, ...] = ()
+    plan: PlanView | None = None
+    diff: DiffView | None = None
+    checks: ChecksView | None = None
+    profile: ProfileView | None = None
+    candidates: tuple[CandidateRow, ...] = ()
+    meters: tuple[Meter, ...] = ()
+    notes: tuple[Note, ...] = ()
+    source: SourceView | None = None
+    trimmed: tuple[str, ...] = ()

@@ -1,0 +1,103 @@
+"""The profile section: the XLA reference beside the best kernel, both modelled."""
+
+from __future__ import annotations
+
+import math
+
+from maxkernel_nb import document_model as m
+from maxkernel_nb.state import RunState
+from maxkernel_nb.tpu.profile import ScheduleProfile
+
+TOP_OPS = 6
+_UNITS = ("mxu", "xlu", "valu", "eup", "vload", "vstore", "salu")
+_BYTES = ("B", "KB", "MB", "GB", "TB")
+
+
+def time_text(ms: float) -> str:
+    """``13.2 ms``, ``84.0 µs``: three significant digits."""
+    if not math.isfinite(ms):
+        return "?"
+    return f"{_three(ms)} ms" if ms >= 1 else f"{_three(ms * 1e3)} µs"
+
+
+def _three(x: float) -> str:
+    return f"{x:.2f}" if x < 10 else f"{x:.1f}" if x < 100 else f"{x:,.0f}"
+
+
+def profile_view(state: RunState) -> m.ProfileView | None:
+    best = state.candidates.get(state.best) if state.best else None
+    pairs = (("XLA reference", state.baseline), ("Best kernel", best.profile if best else None))
+    sides = tuple(_side(label, profile) for label, profile in pairs if profile is not None)
+    if not sides:
+        return None
+    chip = state.task.chip if state.task else ""
+    return m.ProfileView(caption=f"Modelled for {chip}, not measured.", sides=sides, roof=_roof(chip))
+
+
+def _side(label: str, p: ScheduleProfile) -> m.SideView:
+    ms = _finite(p.modelled_ms)
+    return m.SideView(
+        label=label,
+        ms=ms,
+        time=time_text(p.modelled_ms),
+        bound=p.bound_by,
+        bound_ms=_finite(p.roofline_ms),
+        error_pct=p.error_pct,
+        intensity=_finite(p.flops / p.hbm_bytes) if p.hbm_bytes else 0.0,
+        tflops=_finite(p.flops / ms / 1e9) if ms else 0.0,
+        units=_units(p),
+        ops=_ops(p),
+        facts=_facts(p),
+    )
+
+
+def _units(p: ScheduleProfile) -> tuple[m.Share, ...]:
+    known = [op for op in p.ops if op.utilisation]
+    total = sum(op.modelled_ms for op in known)
+    if not total:
+        return ()
+    weighed = {u: sum(op.utilisation.get(u, 0.0) * op.modelled_ms for op in known) / total for u in _UNITS}
+    return tuple(m.Share(label=u, share=min(1.0, max(0.0, _finite(x)))) for u, x in weighed.items())
+
+
+def _ops(p: ScheduleProfile) -> tuple[m.OpRow, ...]:
+    longest = sorted(p.ops, key=lambda op: -op.modelled_ms)[:TOP_OPS]
+    return tuple(
+        m.OpRow(
+            name=op.name, kind=op.kind, ms=_finite(op.modelled_ms), time=time_text(op.modelled_ms), bound=op.bound_by
+        )
+        for op in longest
+    )
+
+
+def _facts(p: ScheduleProfile) -> tuple[m.Fact, ...]:
+    spills = sum(op.spills for op in p.ops)
+    pairs = (
+        ("Modelled time", time_text(p.modelled_ms)),
+        ("Bound by", p.bound_by or "unknown"),
+        ("Roofline bound", time_text(p.roofline_ms)),
+        ("Share of the roofline", f"{p.roofline_ms / p.modelled_ms:.0%}" if p.modelled_ms > 0 else ""),
+        ("HBM traffic", _size(p.hbm_bytes)),
+        ("VMEM", _size(p.vmem_bytes) if p.vmem_bytes else ""),
+        ("Ops scheduled", str(len(p.ops)) if p.ops else ""),
+        ("Register spills", f"{spills:,}" if spills else ""),
+        ("Read from", "compiler schedule" if p.source == "schedule" else "compiler estimates (wider error)"),
+        ("Notes", " ".join(p.notes)),
+    )
+    return tuple(m.Fact(label=k, value=v) for k, v in pairs if v)
+
+
+def _size(n: float) -> str:
+    for unit in _BYTES[:-1]:
+        if n < 1000:
+            return f"{n:.3g} {unit}"
+        n /= 1000
+    return f"{n:.3g} {_BYTES[-1]}"
+
+
+def _finite(x: float) -> float:
+    return x if math.isfinite(x) else 0.0
+
+
+def _roof(name: str) -> m.RoofView | None:
+    return None

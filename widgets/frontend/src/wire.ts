@@ -1,0 +1,217 @@
+// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit. `make frontend` writes it.
+
+export const DOC = "doc";
+export const ACK = "ack";
+
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo";
+
+export interface Fact {
+  label: string;
+  value: string;
+}
+
+export interface Evidence {
+  kind: "modelled" | "measured";
+  error: string;
+  text: string;
+}
+
+export interface Header {
+  run_id: string;
+  title: string;
+  mode: string;
+  author: string;
+  status: string;
+  tone: "good" | "warn" | "bad" | "busy" | "ask" | "plain";
+  headline: string;
+  headline_detail: string;
+  evidence: Evidence | null;
+  chip: string;
+  elapsed: string;
+  versions: Fact[];
+}
+
+export interface Action {
+  intent: string;
+  label: string;
+  command: string;
+  primary: boolean;
+}
+
+export interface NextAction {
+  text: string;
+  effect: string;
+  actions: Action[];
+}
+
+export interface StepRow {
+  title: string;
+  role: string;
+  state: "done" | "running" | "ended";
+  summary: string;
+  seconds: number;
+}
+
+export interface PlanView {
+  strategy: string;
+  summary: string;
+  facts: Fact[];
+}
+
+export interface DiffLine {
+  sign: " " | "-" | "+";
+  text: string;
+  old: number;
+  new: number;
+}
+
+export interface HunkView {
+  number: number;
+  header: string;
+  lines: DiffLine[];
+}
+
+export interface DiffView {
+  proposal: string;
+  candidate: string;
+  claim: string;
+  open: boolean;
+  decision: string;
+  added: number;
+  removed: number;
+  hunks: HunkView[];
+}
+
+export interface GateRow {
+  gate: string;
+  outcome: string;
+  passed: number;
+  total: number;
+}
+
+export interface CheckRow {
+  gate: string;
+  case: string;
+  seed: string;
+  outcome: string;
+  tone: "good" | "warn" | "bad" | "busy" | "ask" | "plain";
+  summary: string;
+  numbers: Fact[];
+  findings: string[];
+  evidence: string;
+}
+
+export interface ChecksView {
+  candidate: string;
+  verdict: string;
+  gates: GateRow[];
+  rows: CheckRow[];
+}
+
+export interface Share {
+  label: string;
+  share: number;
+}
+
+export interface OpRow {
+  name: string;
+  kind: string;
+  ms: number;
+  time: string;
+  bound: string;
+}
+
+export interface SideView {
+  label: string;
+  ms: number;
+  time: string;
+  bound: string;
+  bound_ms: number;
+  error_pct: number | null;
+  intensity: number;
+  tflops: number;
+  units: Share[];
+  ops: OpRow[];
+  facts: Fact[];
+}
+
+export interface RoofView {
+  chip: string;
+  peak_tflops: number;
+  hbm_gbps: number;
+}
+
+export interface ProfileView {
+  caption: string;
+  sides: SideView[];
+  roof: RoofView | null;
+}
+
+export interface CandidateRow {
+  id: string;
+  author: string;
+  result: string;
+  tone: "good" | "warn" | "bad" | "busy" | "ask" | "plain";
+  time: string;
+  ms: number | null;
+  speedup: string;
+  params: string;
+  note: string;
+  best: boolean;
+}
+
+export interface Meter {
+  label: string;
+  used: string;
+  cap: string;
+  share: number | null;
+}
+
+export interface Flag {
+  kind: string;
+  text: string;
+}
+
+export interface Note {
+  level: "info" | "warning" | "error";
+  text: string;
+}
+
+export interface SourceView {
+  candidate: string;
+  title: string;
+  text: string;
+}
+
+export interface Document {
+  header: Header;
+  next: NextAction;
+  ended: boolean;
+  outcome: string;
+  flags: Flag[];
+  steps: StepRow[];
+  plan: PlanView | null;
+  diff: DiffView | null;
+  checks: ChecksView | null;
+  profile: ProfileView | null;
+  candidates: CandidateRow[];
+  meters: Meter[];
+  notes: Note[];
+  source: SourceView | null;
+  trimmed: string[];
+}
+
+export interface Message {
+  id: string;
+  intent: Intent;
+  proposal: string;
+  hunks: number[] | null;
+  comment: string;
+}
+
+export interface Ack {
+  kind: "ack";
+  id: string;
+  ok: boolean;
+  message: string;
+}

@@ -1,0 +1,128 @@
+"""The live panel: one widget that shows a document and carries a person's intents back to the run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import anywidget
+import traitlets
+from pydantic import ValidationError
+
+from maxkernel_nb.document import document
+from maxkernel_nb.document_model import Document
+from maxkernel_nb.errors import MaxKernelError, UsageError
+from maxkernel_nb.state import RunState
+from maxkernel_nb.widgets.limits import fit
+from maxkernel_nb.widgets.text import one_line
+from maxkernel_nb.widgets.wire import Ack, Intent, Message
+
+log = logging.getLogger(__name__)
+_STATIC = Path(__file__).parent / "static"
+_REMEMBERED = 1000  # acks kept to answer a repeated message without doing it again
+
+
+class RunLike(Protocol):
+    """What the panel needs of a run. Every method is safe from any thread."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> RunState: ...
+    def subscribe(self, callback: Callable[[RunState], None]) -> Callable[[], None]: ...
+    def accept(self, hunks: Any = None, via: str = "", uuid: str = "", comment: str = "") -> Any: ...
+    def reject(self, via: str = "", uuid: str = "", comment: str = "") -> Any: ...
+    def stop(self) -> Any: ...
+    def pause(self) -> Any: ...
+    def unpause(self) -> Any: ...
+    def undo(self) -> Any: ...
+
+
+class RunPanel(anywidget.AnyWidget):
+    """``put`` shows a document; a view's messages reach the run at most once each and are always acknowledged.
+
+    The front end never writes ``doc``; the only way back is a message with an id it draws. Both directions may happen
+    on any thread. ``_ipython_display_`` is off so that IPython asks for the MIME bundle: the ipywidgets 7.7 method
+    publishes on whatever cell ran last when called from a thread.
+    """
+
+    _esm = (_STATIC / "panel.js").read_text(encoding="utf-8")
+    _css = (_STATIC / "panel.css").read_text(encoding="utf-8")
+    _ipython_display_ = None
+
+    doc = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, run: RunLike) -> None:
+        self._run = run
+        self._writing = threading.Lock()
+        self._deciding = threading.Lock()
+        self._acks: OrderedDict[str, Ack] = OrderedDict()
+        super().__init__(doc=fit(document(run.state)))
+        self.on_msg(self._on_message)
+
+    def put(self, doc: Document) -> None:
+        """Shows ``doc`` in every view, cut to the message limit. Callers see to the rate (``Coalescer``)."""
+        data = fit(doc)
+        with self._writing:
+            self.doc = data
+
+    def _on_message(self, _: Any, content: Any, buffers: Any = None) -> None:
+        ack = self._answer(content)
+        self.send(ack.to_dict())
+
+    def _answer(self, content: Any) -> Ack:
+        try:
+            message = Message.from_dict(content)
+        except ValidationError as error:
+            known = content.get("id") if isinstance(content, dict) else None
+            return Ack(id=known if isinstance(known, str) else "", ok=False,
+                       message=f"The panel sent something this version does not know ({error.error_count()} fields); "
+                       "reload the page.")
+        with self._deciding:
+            if message.id not in self._acks:
+                self._acks[message.id] = self._carry_out(message)
+                while len(self._acks) > _REMEMBERED:
+                    self._acks.popitem(last=False)
+            return self._acks[message.id]
+
+    def _carry_out(self, message: Message) -> Ack:
+        try:
+            self._do(message)
+        except MaxKernelError as error:
+            return Ack(id=message.id, ok=False, message=str(error))
+        except Exception as error:  # noqa: BLE001 - the dispatcher: the click must be answered whatever went wrong
+            log.exception("the panel of run %s could not %s", self._run.id, message.intent)
+            return Ack(id=message.id, ok=False, message=f"{message.intent} failed: {error}")
+        return Ack(id=message.id, ok=True)
+
+    def _do(self, message: Message) -> None:
+        run = self._run
+        if message.intent in (Intent.ACCEPT, Intent.REJECT):
+            self._refuse_stale(message)
+        match message.intent:
+            case Intent.ACCEPT:
+                run.accept(hunks=message.hunks, via="button", uuid=message.id, comment=message.comment)
+            case Intent.REJECT:
+                run.reject(via="button", uuid=message.id, comment=message.comment)
+            case Intent.STOP:
+                run.stop()
+            case Intent.PAUSE:
+                run.pause()
+            case Intent.UNPAUSE:
+                run.unpause()
+            case Intent.UNDO:
+                run.undo()
+
+    def _refuse_stale(self, message: Message) -> None:
+        proposal = self._run.state.open_proposal
+        if message.proposal and proposal is not None and proposal.id != message.proposal:
+            raise UsageError(
+                f"Proposal {message.proposal} is no longer the open one; look at {proposal.id} and decide again."
+            )
+
+    def __repr__(self) -> str:
+        return one_line(document(self._run.state))

@@ -1,0 +1,121 @@
+"""Owns one run's display. The only code that touches IPython from a thread that is not the main one."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from maxkernel_nb.document import document
+from maxkernel_nb.state import RunState
+from maxkernel_nb.widgets.coalesce import Coalescer
+from maxkernel_nb.widgets.html import render_fragment
+from maxkernel_nb.widgets.panel import RunLike, RunPanel
+from maxkernel_nb.widgets.text import one_line, render_text
+
+Publish = Callable[[dict[str, Any], dict[str, Any], str, bool], None]
+"""``(data, metadata, display_id, update)``"""
+
+
+def publish_with_ipython(data: dict[str, Any], metadata: dict[str, Any], display_id: str, update: bool) -> None:
+    """Outside IPython nothing is shown."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.display import publish_display_data
+
+    if InteractiveShell.initialized():
+        publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
+
+
+def in_terminal() -> bool:
+    """IPython without a kernel: it prints ``text/plain`` and can show nothing else."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    return InteractiveShell.initialized() and not hasattr(InteractiveShell.instance(), "kernel")
+
+
+class Publisher:
+    """In order: ``show()`` on the main thread displays the live panel and follows the run; when the run ends the panel
+    is replaced, under the same display id, by the static report; ``show()`` again brings the live panel back in the
+    current cell. With ``live=False`` (batch clients) ``show()`` only follows, and ``freeze()`` on the main thread, after
+    waiting for the run, publishes the report.
+    """
+
+    def __init__(self, run: RunLike, *, live: bool = True, publish: Publish = publish_with_ipython) -> None:
+        self.run = run
+        self.display_id = f"maxkernel-{uuid4().hex}"
+        self.panel: RunPanel | None = None
+        self._live = live and not in_terminal()
+        self._publish = publish
+        self._mutex = threading.RLock()
+        self._displayed = False
+        self._pinned = False  # brought back by a person after the end: stays live until ``freeze``
+        self._updates: Coalescer[RunState] = Coalescer(self._write)
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def show(self) -> None:
+        """Call on the main thread. Displays the live panel in the current cell; nothing in batch clients."""
+        if not self._live:
+            return
+        with self._mutex:
+            self._pinned = self.run.state.ended
+            if self.panel is None:
+                self.panel = RunPanel(self.run)
+            data, metadata = self.panel._repr_mimebundle_()  # type: ignore[misc]
+            self._publish(data, metadata, self.display_id, False)
+            self._displayed = True
+        self._follow()
+
+    def freeze(self) -> None:
+        """Replaces the live panel by the static report of the run as it is now. Safe from any thread."""
+        with self._mutex:
+            self._pinned = False
+            self._publish_report(self.run.state)
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Waits until the display shows the newest state. False after ``timeout`` seconds."""
+        return self._updates.settle(timeout)
+
+    def close(self) -> None:
+        """Stops following the run; the display stays as it is."""
+        with self._mutex:
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
+                atexit.unregister(self._freeze_at_exit)
+
+    def _follow(self) -> None:
+        if self._unsubscribe is None:
+            self._unsubscribe = self.run.subscribe(self._updates.submit)
+            atexit.register(self._freeze_at_exit)
+        self._updates.submit(self.run.state)
+
+    def _write(self, state: RunState) -> None:
+        with self._mutex:
+            if state.ended and not self._pinned:
+                self._publish_report(state)
+            elif self.panel is not None:
+                self.panel.put(document(state))
+
+    def _publish_report(self, state: RunState) -> None:
+        if self.panel is not None:
+            self.panel.put(document(state))  # a view elsewhere keeps the last word
+        self._publish(report_bundle(state), {}, self.display_id, self._displayed)
+        self._displayed = True
+        panel, self.panel = self.panel, None
+        if panel is not None:
+            panel.close()
+
+    def _freeze_at_exit(self) -> None:
+        """A kernel that shuts down leaves a report that a reopened notebook can show."""
+        if self.panel is not None and not self.run.state.ended:
+            self.freeze()
+
+
+def report_bundle(state: RunState) -> dict[str, Any]:
+    """The frozen display: the report as HTML with PNG charts inside, and the one deterministic line of text."""
+    doc = document(state)
+    if in_terminal():
+        return {"text/plain": render_text(doc)}
+    return {"text/html": render_fragment(doc), "text/plain": one_line(doc)}

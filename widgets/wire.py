@@ -1,0 +1,82 @@
+"""Every name that crosses between the panel's Python and its JavaScript, and the TypeScript made from them."""
+
+from __future__ import annotations
+
+import types
+import typing
+from enum import StrEnum
+from typing import Any, Literal
+
+from maxkernel_nb import document_model
+from maxkernel_nb.values import Value
+
+DOC = "doc"  # the one synchronised trait: a Document as JSON, written by Python only
+ACK = "ack"  # the kind of the one message Python sends
+
+
+class Intent(StrEnum):
+    """What a view can ask for. Python decides."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    STOP = "stop"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    UNDO = "undo"
+
+
+class Message(Value):
+    """From a view. ``id`` is drawn by the view (a UUID): the same id is never carried out twice."""
+
+    id: str
+    intent: Intent
+    proposal: str = ""  # the proposal the person was looking at
+    hunks: tuple[int, ...] | None = None  # None: all
+    comment: str = ""
+
+
+class Ack(Value):
+    """To every view. ``ok`` False: nothing was done, ``message`` says why in one sentence."""
+
+    kind: Literal["ack"] = "ack"
+    id: str
+    ok: bool
+    message: str = ""
+
+
+def typescript() -> str:
+    """The text of ``frontend/src/wire.ts``; a test compares it with the file."""
+    names = f"export const DOC = {DOC!r};\nexport const ACK = {ACK!r};\n".replace("'", '"')
+    intents = " | ".join(f'"{i}"' for i in Intent)
+    shapes = [v for v in vars(document_model).values() if _is_shape(v)]
+    interfaces = "\n\n".join(_interface(s) for s in (*shapes, Message, Ack))
+    head = "// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit. `make frontend` writes it.\n"
+    return f"{head}\n{names}\nexport type Intent = {intents};\n\n{interfaces}\n"
+
+
+def _is_shape(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Value) and thing is not Value
+
+
+def _interface(shape: type[Value]) -> str:
+    hints = typing.get_type_hints(shape)
+    fields = "\n".join(f"  {name}: {_ts(hints[name])};" for name in shape.model_fields)
+    return f"export interface {shape.__name__} {{\n{fields}\n}}"
+
+
+def _ts(hint: Any) -> str:
+    plain = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Intent: "Intent"}
+    if hint in plain:
+        return plain[hint]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " | ".join(f'"{a}"' for a in args)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(_ts(a) for a in args)
+    if origin is tuple:
+        return f"{_ts(args[0])}[]"
+    if _is_shape(hint):
+        return hint.__name__
+    raise TypeError(f"no TypeScript for {hint!r}; add it to wire._ts")
+
+
