@@ -79,7 +79,7 @@ class Run:
 
     @property
     def settled(self) -> bool:
-        return self.state.ended or self.state.status is ev.Status.WAITING
+        return self.state.settled
 
     def wait(self, timeout: float | None = None) -> Run:
         """Blocks until the run ended or waits for a decision. Raises ``TimeoutError`` after ``timeout`` seconds."""
@@ -111,10 +111,44 @@ class Run:
         """Rejects the open proposal; the function stays exactly as it is."""
         return self._decide(False, None, via, uuid, comment)
 
+    def answer(self, choice: str, text: str = "", via: str = "python", uuid: str = "",
+               hunks: Iterable[int] | None = None) -> Run:
+        """Answers the open question of a human-in-the-loop run. Raises ``UsageError`` naming the choices there are."""
+        with self._mutex:
+            if uuid and uuid in self._uuids:
+                return self
+            question = self.state.open_question
+            if question is None:
+                raise UsageError(
+                    f"Run {self.id} asks nothing now; it is {self.state.outcome or self.state.status}."
+                )
+            names = [c.name for c in question.choices]
+            if choice not in names:
+                raise UsageError(f"{choice!r} is no answer to {question.title!r}; answer one of: {', '.join(names)}.")
+            chosen = None if hunks is None else tuple(hunks)
+            if chosen is not None and question.patch is not None:
+                question.patch.apply(chosen)  # names an unknown hunk before anything is recorded
+            self._uuids.add(uuid)
+            self.emit(ev.AnswerGiven(
+                question=question.question, choice=choice, text=text, via=via, hunks=chosen, uuid=uuid,
+            ))
+        if self.runtime is not None:
+            self.runtime.decided()
+        return self
+
+    def take_back(self) -> Run:
+        """A run handed to auto asks the person again after its round in flight."""
+        self.emit(ev.ControlChanged(to="person"))
+        return self
+
     def _decide(self, accepted: bool, hunks: tuple[int, ...] | None, via: str, uuid: str, comment: str) -> Run:
         with self._mutex:
             if uuid and uuid in self._uuids:
                 return self
+            question = self.state.open_question
+            if question is not None:
+                choice = question.default if accepted else question.on_reject or question.default
+                return self.answer(choice, comment, via, uuid, hunks)
             proposal = self._open_proposal("accept" if accepted else "reject")
             if hunks is not None:
                 proposal.patch.apply(hunks)  # names an unknown hunk before anything is recorded

@@ -42,6 +42,34 @@ class ProposalState(Value):
     undone: bool = False
 
 
+class ModelCall(Value):
+    """What one paid call cost, for the meter."""
+
+    key: str
+    role: str
+    model: str
+    usage: ev.ModelUsage
+    dollars: float | None
+    seconds: float
+    problem: str = ""
+
+
+class Conversation(Value):
+    """A sub-agent's talk with a model: its opening, the replies that count, and what is being said now."""
+
+    key: str
+    role: str
+    prompt: str
+    replies: tuple[ev.ModelReplied, ...] = ()
+    saying: str = ""
+    closed: bool = False
+
+
+class QuestionState(Value):
+    asked: ev.QuestionAsked
+    answer: ev.AnswerGiven | None = None
+
+
 class RunState(Value):
     run_id: str = ""
     mode: str = ""
@@ -63,11 +91,26 @@ class RunState(Value):
     proposals: dict[str, ProposalState] = Field(default_factory=dict)
     spend: Spend = Spend()
     notes: tuple[ev.Noted, ...] = ()
+    conversations: dict[str, Conversation] = Field(default_factory=dict)
+    calls: tuple[ModelCall, ...] = ()
+    lessons: tuple[ev.LessonLearned, ...] = ()
+    questions: dict[str, QuestionState] = Field(default_factory=dict)
+    explanations: tuple[ev.Explained, ...] = ()
+    control: str = "person"
     seq: int = 0  # events folded
 
     @property
     def open_proposal(self) -> ProposalState | None:
         return next((p for p in reversed(self.proposals.values()) if p.decision is None), None)
+
+    @property
+    def open_question(self) -> ev.QuestionAsked | None:
+        return next((q.asked for q in reversed(self.questions.values()) if q.answer is None), None)
+
+    @property
+    def settled(self) -> bool:
+        """It ended, or waits for a decision."""
+        return self.ended or self.status is Status.WAITING
 
     @property
     def ended(self) -> bool:
@@ -198,3 +241,71 @@ def _(event: ev.RunEnded, state: RunState) -> dict[str, Any]:
     ended = {RunOutcome.STOPPED: Status.STOPPED, RunOutcome.FAILED: Status.FAILED}
     status = ended.get(event.outcome, Status.FINISHED)
     return {"status": status, "outcome": event.outcome, "reason": event.reason}
+
+
+@_apply.register
+def _(event: ev.ConversationOpened, state: RunState) -> dict[str, Any]:
+    made = Conversation(key=event.key, role=event.role, prompt=event.prompt)
+    return {"conversations": {**state.conversations, event.key: made}}
+
+
+@_apply.register
+def _(event: ev.ModelSaid, state: RunState) -> dict[str, Any]:
+    return _update_conversation(state, event.key, saying=event.text)
+
+
+@_apply.register
+def _(event: ev.ModelReplied, state: RunState) -> dict[str, Any]:
+    call = ModelCall(key=event.key, role=event.role, model=event.model, usage=event.usage, dollars=event.dollars,
+                     seconds=event.seconds, problem=event.problem)
+    old, used = state.spend, event.usage
+    spend = old.model_copy(update={
+        "calls": old.calls + 1, "unpriced_calls": old.unpriced_calls + (event.dollars is None),
+        "input_tokens": old.input_tokens + used.all_input, "output_tokens": old.output_tokens + used.output_tokens,
+        "cached_input_tokens": old.cached_input_tokens + used.cache_read_tokens,
+        "dollars": old.dollars + (event.dollars or 0.0),
+    })
+    kept = () if event.problem else (event,)
+    replies = state.conversations[event.key].replies + kept
+    changes = _update_conversation(state, event.key, saying="", replies=replies)
+    return {**changes, "calls": (*state.calls, call), "spend": spend}
+
+
+@_apply.register
+def _(event: ev.ConversationClosed, state: RunState) -> dict[str, Any]:
+    if event.failed:
+        return {"conversations": {k: c for k, c in state.conversations.items() if k != event.key}}
+    return _update_conversation(state, event.key, closed=True)
+
+
+def _update_conversation(state: RunState, key: str, **changes: Any) -> dict[str, Any]:
+    known = state.conversations[key].model_copy(update=changes)
+    return {"conversations": {**state.conversations, key: known}}
+
+
+@_apply.register
+def _(event: ev.LessonLearned, state: RunState) -> dict[str, Any]:
+    return {} if event in state.lessons else {"lessons": (*state.lessons, event)}
+
+
+@_apply.register
+def _(event: ev.QuestionAsked, state: RunState) -> dict[str, Any]:
+    if event.question in state.questions:
+        return {}
+    return {"questions": {**state.questions, event.question: QuestionState(asked=event)}}
+
+
+@_apply.register
+def _(event: ev.AnswerGiven, state: RunState) -> dict[str, Any]:
+    known = state.questions[event.question].model_copy(update={"answer": event})
+    return {"questions": {**state.questions, event.question: known}}
+
+
+@_apply.register
+def _(event: ev.Explained, state: RunState) -> dict[str, Any]:
+    return {"explanations": (*state.explanations, event)}
+
+
+@_apply.register
+def _(event: ev.ControlChanged, state: RunState) -> dict[str, Any]:
+    return {"control": event.to}
