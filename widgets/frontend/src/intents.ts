@@ -1,0 +1,75 @@
+// Messages to the kernel: sent once each, pending until acknowledged, never assumed done.
+import { ACK, type Ack, type Intent, type Message } from "./wire";
+
+export interface Model {
+  get(name: string): unknown;
+  on(name: string, handler: (...args: never[]) => void): void;
+  off(name: string, handler: (...args: never[]) => void): void;
+  send(content: unknown): void;
+}
+
+export interface Said {
+  tone: "plain" | "bad" | "busy";
+  text: string;
+}
+
+const BUSY_AFTER_MS = 2000;
+const DOING: Record<Intent, string> = {
+  accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing",
+};
+
+export class Intents {
+  private waiting = new Map<string, { intent: Intent; timer: number }>();
+  said: Said | null = null;
+
+  constructor(private model: Model, private changed: () => void) {}
+
+  pending(intent?: Intent): boolean {
+    return Array.from(this.waiting.values()).some((w) => intent === undefined || w.intent === intent);
+  }
+
+  send(intent: Intent, more: Partial<Message> = {}): void {
+    if (this.pending(intent)) return;
+    const message: Message = { id: uuid(), intent, proposal: "", hunks: null, comment: "", ...more };
+    const timer = window.setTimeout(() => this.busy(intent), BUSY_AFTER_MS);
+    this.waiting.set(message.id, { intent, timer });
+    this.said = { tone: "plain", text: `${DOING[intent]} …` };
+    this.model.send(message);
+    this.changed();
+  }
+
+  private busy(intent: Intent): void {
+    this.said = {
+      tone: "busy",
+      text: `The kernel is busy with a cell. ${DOING[intent]} happens when that cell ends; there is no need to click again.`,
+    };
+    this.changed();
+  }
+
+  receive(content: unknown): void {
+    const ack = content as Ack;
+    if (typeof ack !== "object" || ack === null || ack.kind !== ACK) return;
+    const known = this.waiting.get(ack.id);
+    if (!known) return;
+    window.clearTimeout(known.timer);
+    this.waiting.delete(ack.id);
+    this.said = ack.ok ? null : { tone: "bad", text: ack.message };
+    this.changed();
+  }
+
+  doing(intent: Intent): string {
+    return `${DOING[intent]} …`;
+  }
+
+  clear(): void {
+    for (const { timer } of this.waiting.values()) window.clearTimeout(timer);
+    this.waiting.clear();
+  }
+}
+
+// crypto.randomUUID exists only in secure contexts; a notebook server on a plain http address is none.
+function uuid(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const hex = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}

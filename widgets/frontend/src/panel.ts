@@ -1,0 +1,309 @@
+// The run panel: renders the document Python wrote, sends what the person wants, decides nothing.
+import { h, Region, type Child } from "./dom";
+import { Intents, type Model } from "./intents";
+import { profile } from "./profile";
+import * as section from "./sections";
+import { watchTheme } from "./theme";
+import { DOC, type Action, type CandidateRow, type Document as Doc, type HunkView, type Intent } from "./wire";
+
+type Tab = "proposal" | "checks" | "profile" | "plan" | "candidates" | "source" | "log";
+const TABS: [Tab, string][] = [
+  ["proposal", "Proposal"], ["checks", "Checks"], ["profile", "Profile"], ["plan", "Plan"],
+  ["candidates", "Candidates"], ["source", "Source"], ["log", "Log"],
+];
+const CONTROLS: string[] = ["stop", "pause"];
+let panels = 0;
+
+class Panel {
+  private doc: Doc;
+  private intents: Intents;
+  private picked: Tab | null = null; // null: follow the run
+  private skipped = new Set<number>(); // hunks the person left out
+  private proposal = "";
+  private byTime = false;
+  private readonly uid = `mkn-${(panels += 1)}`;
+  private readonly regions = new Map<string, Region>();
+  private readonly comment = h("input", {
+    type: "text", class: "mkn-comment", placeholder: "Comment (optional)", "aria-label": "Comment on your decision",
+    maxlength: 2000,
+  }) as HTMLInputElement;
+  private readonly buttons = h("div", { class: "mkn-buttons" });
+  private readonly status = h("p", { class: "mkn-said", role: "status", "aria-live": "polite" });
+  readonly root: HTMLElement;
+
+  constructor(private model: Model) {
+    this.doc = model.get(DOC) as Doc;
+    this.intents = new Intents(model, () => this.draw());
+    this.root = this.frame();
+    model.on(`change:${DOC}`, this.changed);
+    model.on("msg:custom", this.received);
+    this.draw();
+  }
+
+  destroy(): void {
+    this.model.off(`change:${DOC}`, this.changed);
+    this.model.off("msg:custom", this.received);
+    this.intents.clear();
+    this.root.remove();
+  }
+
+  private changed = (): void => {
+    this.doc = this.model.get(DOC) as Doc;
+    this.draw();
+  };
+
+  private received = (content: unknown): void => this.intents.receive(content);
+
+  private region(name: string, tag = "div", props: Record<string, string> = {}): HTMLElement {
+    const element = h(tag, { class: `mkn-${name}`, ...props });
+    this.regions.set(name, new Region(element));
+    return element;
+  }
+
+  private frame(): HTMLElement {
+    const decide = h("div", { class: "mkn-decide" }, this.region("next"), this.buttons, this.comment, this.status);
+    const main = h("div", { class: "mkn-main" },
+      this.region("tabs", "div", { role: "tablist", "aria-label": "Parts of the run" }),
+      this.region("body", "div", { role: "tabpanel", id: `${this.uid}-body`, tabindex: "0" }));
+    // Tells JupyterLab that typing here is not a notebook shortcut ("dd" in the comment deletes no cell).
+    return h("section", { class: "mkn-panel", "data-lm-suppress-shortcuts": "true", "aria-label": "maxkernel run" },
+      this.region("top"), this.region("hero"), this.region("flags"), decide,
+      h("div", { class: "mkn-columns" }, this.region("side", "aside", { "aria-label": "Steps" }), main),
+      this.region("foot", "footer", { "aria-label": "Spend" }));
+  }
+
+  private show(name: string, data: unknown, build: () => Child[]): void {
+    this.regions.get(name)?.show(data, build);
+  }
+
+  private draw(): void {
+    const { doc } = this;
+    if (!doc || !doc.header) return;
+    if (doc.diff && doc.diff.proposal !== this.proposal) {
+      this.proposal = doc.diff.proposal;
+      this.skipped.clear();
+    }
+    const pending = this.intents.pending();
+    const controls = doc.next.actions.filter((a) => CONTROLS.includes(a.intent));
+    this.show("top", [doc.header, controls, pending], () => this.top(controls));
+    this.show("hero", [doc.header, doc.outcome, doc.checks], () => this.hero());
+    this.show("flags", [doc.flags, doc.notes], () => this.flags());
+    this.show("next", doc.next, () => [
+      h("p", { class: "mkn-next-text" }, doc.next.text), doc.next.effect && h("p", { class: "mkn-quiet" }, doc.next.effect),
+    ]);
+    this.drawDecision();
+    this.show("side", doc.steps, () => [h("h3", {}, "Steps"), section.steps(doc.steps)]);
+    this.drawTabs();
+    this.show("foot", doc.meters, () => section.meters(doc.meters));
+  }
+
+  // -- top ---------------------------------------------------------------------------------------------------------
+
+  private top(controls: Action[]): Child[] {
+    const { header } = this.doc;
+    return [
+      h("div", { class: "mkn-controls" }, [...controls].reverse().map((a) => this.button(a))),
+      h("div", { class: "mkn-kicker" },
+        h("strong", {}, header.title),
+        h("span", { class: `mkn-status mkn-tone-${header.tone}` }, h("span", { class: "mkn-dot", "aria-hidden": "true" }), header.status),
+        h("span", { class: "mkn-quiet" }, [header.mode, header.chip, header.run_id, header.elapsed].filter(Boolean).join(" · "))),
+    ];
+  }
+
+  private hero(): Child[] {
+    const { header, outcome, checks } = this.doc;
+    const evidence = header.evidence;
+    return [
+      h("div", { class: "mkn-headline" }, h("h2", {}, header.headline),
+        evidence && this.doc.profile && h("span", { class: `mkn-badge mkn-badge-${evidence.kind}`, title: evidence.text },
+          evidence.kind, evidence.error && ` ${evidence.error}`)),
+      (header.headline_detail || checks) && h("p", { class: "mkn-detail" },
+        header.headline_detail && h("span", { class: "mkn-times" }, header.headline_detail),
+        checks && h("span", {}, checks.verdict)),
+      evidence && this.doc.profile && h("p", { class: "mkn-quiet mkn-evidence" }, evidence.text),
+      outcome && h("p", { class: "mkn-outcome" }, outcome),
+    ];
+  }
+
+  private flags(): Child[] {
+    const loud = this.doc.notes.filter((n) => n.level !== "info").slice(-3);
+    const flag = (kind: string, text: string, level: string): Child =>
+      h("p", { class: `mkn-flag mkn-flag-${level}` }, h("strong", {}, `${kind}: `), text);
+    return [...this.doc.flags.map((f) => flag(f.kind, f.text, "warning")), ...loud.map((n) => flag(n.level, n.text, n.level))];
+  }
+
+  // -- decisions -----------------------------------------------------------------------------------------------------
+
+  private button(action: Action, label = action.label, off = false): HTMLElement {
+    const intent = action.intent as Intent;
+    const pending = this.intents.pending(intent);
+    return h("button", {
+      type: "button", class: `mkn-button mkn-do-${intent}${action.primary ? " mkn-primary" : ""}`, "data-key": `do-${intent}`,
+      title: action.command, disabled: pending || off, click: () => this.act(intent),
+    }, pending ? this.intents.doing(intent) : label);
+  }
+
+  private act(intent: Intent): void {
+    const decides = intent === "accept" || intent === "reject";
+    const chosen = this.chosen();
+    const some = intent === "accept" && chosen.length < this.hunks().length;
+    this.intents.send(intent, decides
+      ? { proposal: this.proposal, comment: this.comment.value.trim(), hunks: some ? chosen : null } : {});
+  }
+
+  private hunks(): HunkView[] {
+    return this.doc.diff?.hunks ?? [];
+  }
+
+  private chosen(): number[] {
+    return this.hunks().map((hunk) => hunk.number).filter((n) => !this.skipped.has(n));
+  }
+
+  private drawDecision(): void {
+    const actions = this.doc.next.actions.filter((a) => !CONTROLS.includes(a.intent));
+    const deciding = actions.some((a) => a.intent === "accept");
+    const [some, all] = [this.chosen().length, this.hunks().length];
+    this.comment.hidden = !deciding;
+    const region = this.regions.get("buttons") ?? new Region(this.buttons);
+    this.regions.set("buttons", region);
+    region.show([actions, some, all, actions.map((a) => this.intents.pending(a.intent as Intent))], () =>
+      actions.map((a) => this.button(a, a.intent === "accept" && some < all ? `Accept ${some} of ${all} hunks` : a.label,
+        a.intent === "accept" && all > 0 && some === 0)));
+    const said = this.intents.said;
+    this.status.className = `mkn-said mkn-said-${said?.tone ?? "plain"}`;
+    if (this.status.textContent !== (said?.text ?? "")) this.status.textContent = said?.text ?? "";
+  }
+
+  private choose = (hunk: HunkView): Child => {
+    const label = `Hunk ${hunk.number + 1}`;
+    if (!this.doc.diff?.open || this.hunks().length < 2) return h("span", {}, label);
+    const box = h("input", {
+      type: "checkbox", "data-key": `hunk-box-${hunk.number}`, checked: !this.skipped.has(hunk.number),
+      change: (event) => {
+        if ((event.target as HTMLInputElement).checked) this.skipped.delete(hunk.number);
+        else this.skipped.add(hunk.number);
+        this.draw();
+      },
+    });
+    return h("label", {}, box, ` ${label}`);
+  };
+
+  // -- tabs ----------------------------------------------------------------------------------------------------------
+
+  private available(): Tab[] {
+    const { doc } = this;
+    const has: Record<Tab, boolean> = {
+      proposal: doc.diff !== null, checks: doc.checks !== null, profile: doc.profile !== null, plan: doc.plan !== null,
+      candidates: doc.candidates.length > 0, source: doc.source !== null, log: true,
+    };
+    return TABS.map(([tab]) => tab).filter((tab) => has[tab]);
+  }
+
+  private current(): Tab {
+    const open = this.available();
+    if (this.picked && open.includes(this.picked)) return this.picked;
+    const wanted: Tab[] = this.doc.diff?.open ? ["proposal"] : this.doc.ended ? ["profile", "checks"] : ["checks", "plan", "profile"];
+    return wanted.find((tab) => open.includes(tab)) ?? "log";
+  }
+
+  private drawTabs(): void {
+    const now = this.current();
+    const open = this.available();
+    this.show("tabs", [open, now, this.badge("checks"), this.badge("candidates"), this.badge("log")], () =>
+      TABS.filter(([tab]) => open.includes(tab)).map(([tab, label]) =>
+        h("button", {
+          type: "button", role: "tab", class: "mkn-tab", id: `${this.uid}-${tab}`, "data-key": `tab-${tab}`,
+          "aria-selected": tab === now ? "true" : "false", "aria-controls": `${this.uid}-body`, tabindex: tab === now ? 0 : -1,
+          click: () => this.pick(tab), keydown: (event) => this.move(event as KeyboardEvent, tab),
+        }, label, this.badge(tab) && h("span", { class: "mkn-count" }, this.badge(tab)))));
+    this.regions.get("body")?.element.setAttribute("aria-labelledby", `${this.uid}-${now}`);
+    this.show("body", [now, this.data(now)], () => this.body(now));
+  }
+
+  private badge(tab: Tab): string {
+    if (tab === "checks") {
+      const bad = this.doc.checks?.rows.filter((r) => r.outcome === "fail").length ?? 0;
+      return bad ? `${bad} ✗` : "";
+    }
+    if (tab === "candidates") return String(this.doc.candidates.length);
+    return tab === "log" && this.doc.notes.length ? String(this.doc.notes.length) : "";
+  }
+
+  private pick(tab: Tab): void {
+    this.picked = tab;
+    this.draw();
+    const body = this.regions.get("body")?.element;
+    if (body) body.scrollTop = 0;
+  }
+
+  private move(event: KeyboardEvent, from: Tab): void {
+    const open = this.available();
+    const at = open.indexOf(from);
+    const to: Record<string, number> = {
+      ArrowRight: (at + 1) % open.length, ArrowLeft: (at - 1 + open.length) % open.length, Home: 0, End: open.length - 1,
+    };
+    const next = open[to[event.key] ?? -1];
+    if (!next) return;
+    event.preventDefault();
+    this.pick(next);
+    this.root.querySelector<HTMLElement>(`[data-key="tab-${next}"]`)?.focus();
+  }
+
+  private data(tab: Tab): unknown {
+    const { doc } = this;
+    const parts: Record<Tab, unknown> = {
+      proposal: doc.diff, checks: doc.checks, profile: doc.profile, plan: doc.plan,
+      candidates: [doc.candidates, this.byTime], source: doc.source, log: [doc.notes, doc.trimmed, doc.header.versions],
+    };
+    return parts[tab];
+  }
+
+  private body(tab: Tab): Child[] {
+    const { doc } = this;
+    switch (tab) {
+      case "proposal": return doc.diff ? section.diff(doc.diff, this.choose) : [];
+      case "checks": return doc.checks ? section.checks(doc.checks) : [];
+      case "profile": return doc.profile ? profile(doc.profile) : [];
+      case "plan": return doc.plan ? section.plan(doc.plan) : [];
+      case "candidates": return section.candidates(this.sorted(), this.sorter);
+      case "source": return doc.source ? section.source(doc.source, () => this.copy()) : [];
+      case "log": return section.log(doc);
+    }
+  }
+
+  private sorted(): CandidateRow[] {
+    const late = Number.POSITIVE_INFINITY;
+    return this.byTime ? [...this.doc.candidates].sort((a, b) => (a.ms ?? late) - (b.ms ?? late)) : this.doc.candidates;
+  }
+
+  private sorter = (key: "order" | "time", label: string): Child => {
+    const on = this.byTime === (key === "time");
+    return h("button", {
+      type: "button", class: "mkn-sort", "data-key": `sort-${key}`, "aria-pressed": on ? "true" : "false",
+      title: key === "time" ? "Sort by modelled time" : "Sort by order of appearance",
+      click: () => { this.byTime = key === "time"; this.draw(); },
+    }, label, on ? " ▾" : "");
+  };
+
+  private copy(): void {
+    const text = this.doc.source?.text ?? "";
+    const done = (said: string): void => { this.intents.said = { tone: "plain", text: said }; this.draw(); };
+    if (!navigator.clipboard) {
+      done("This page may not use the clipboard; select the source and copy it by hand.");
+      return;
+    }
+    navigator.clipboard.writeText(text).then(() => done("Source copied."), () => done("The browser refused the clipboard."));
+  }
+}
+
+export default {
+  render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+    const panel = new Panel(model);
+    el.replaceChildren(panel.root);
+    const unwatch = watchTheme(panel.root);
+    return () => {
+      unwatch();
+      panel.destroy();
+    };
+  },
+};

@@ -1,0 +1,144 @@
+// One function a section: data in, nodes out. No state, no messages.
+import { h, type Child } from "./dom";
+import { python } from "./highlight";
+import { markdown } from "./markdown";
+import type {
+  CandidateRow, CheckRow, ChecksView, DiffView, Document as Doc, Fact, HunkView, Meter, PlanView, SourceView, StepRow,
+} from "./wire";
+
+export const MARKS: Record<string, string> = {
+  pass: "✓", fail: "✗", declined: "–", infrastructure: "!", done: "✓", running: "●", ended: "–",
+};
+
+export function mark(state: string): Child {
+  return h("span", { class: `mkn-mark mkn-is-${state}`, "aria-hidden": "true" }, MARKS[state] ?? "");
+}
+
+export function facts(pairs: Fact[]): Child {
+  return h("dl", { class: "mkn-facts" }, pairs.map((f) => [h("dt", {}, f.label), h("dd", {}, f.value)]));
+}
+
+export function table(name: string, head: Child[], rows: Child[][], classes: string[] = []): Child {
+  const cells = (tag: string, row: Child[]): Child[] =>
+    row.map((cell) => h(tag, tag === "th" ? { scope: "col" } : {}, cell));
+  return h("div", { class: "mkn-scroll", "data-key": `scroll-${name}`, tabindex: 0, role: "region", "aria-label": name },
+    h("table", {},
+      h("thead", {}, h("tr", {}, cells("th", head))),
+      h("tbody", {}, rows.map((row, n) => h("tr", { class: classes[n] }, cells("td", row))))));
+}
+
+export function steps(rows: StepRow[]): Child[] {
+  if (!rows.length) return [h("p", { class: "mkn-quiet" }, "Starting …")];
+  const spoken: Record<string, string> = { done: "done", running: "running", ended: "not finished" };
+  return [
+    h("ol", { class: "mkn-timeline" }, rows.map((step) =>
+      h("li", { class: `mkn-step mkn-step-${step.state}`, "aria-current": step.state === "running" ? "step" : undefined },
+        mark(step.state),
+        h("div", {},
+          h("span", { class: "mkn-step-title" }, step.title),
+          h("span", { class: "mkn-sr" }, ` (${spoken[step.state] ?? ""})`),
+          step.seconds > 0 && h("span", { class: "mkn-quiet mkn-step-time" }, duration(step.seconds)),
+          step.summary && h("div", { class: "mkn-quiet" }, step.summary))))),
+  ];
+}
+
+function duration(seconds: number): string {
+  return seconds < 60 ? `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+export function plan(view: PlanView): Child[] {
+  return [h("h4", {}, view.strategy), h("div", { class: "mkn-prose" }, markdown(view.summary)), facts(view.facts)];
+}
+
+export function diff(view: DiffView, choose: (hunk: HunkView) => Child): Child[] {
+  return [
+    h("p", { class: "mkn-claim" }, view.claim),
+    view.decision && h("p", {}, h("strong", {}, view.decision)),
+    h("p", { class: "mkn-quiet" }, h("span", { class: "mkn-plus" }, `+${view.added}`), " ",
+      h("span", { class: "mkn-minus" }, `−${view.removed}`), ` lines in ${count(view.hunks.length, "hunk")}`),
+    view.hunks.map((hunk) =>
+      h("section", { class: "mkn-hunk", "aria-label": `Hunk ${hunk.number + 1}` },
+        h("div", { class: "mkn-hunk-head" }, choose(hunk), h("code", {}, hunk.header)),
+        hunkTable(hunk))),
+  ];
+}
+
+function hunkTable(hunk: HunkView): Child {
+  const kinds: Record<string, string> = { "+": "add", "-": "del", " ": "same" };
+  return h("div", { class: "mkn-scroll mkn-code", "data-key": `hunk-${hunk.number}`, tabindex: 0, role: "region",
+    "aria-label": `Lines of hunk ${hunk.number + 1}` },
+    h("table", { class: "mkn-diff" }, h("tbody", {}, hunk.lines.map((line) =>
+      h("tr", { class: `mkn-${kinds[line.sign] ?? "same"}` },
+        h("td", { class: "mkn-no" }, line.old || ""),
+        h("td", { class: "mkn-no" }, line.new || ""),
+        h("td", { class: "mkn-sign" }, line.sign === "-" ? "−" : line.sign),
+        h("td", { class: "mkn-text" }, python(line.text)))))));
+}
+
+export function ladder(view: ChecksView): Child {
+  return h("ul", { class: "mkn-ladder", "aria-label": "Gates" }, view.gates.map((g) =>
+    h("li", { class: `mkn-gate mkn-gate-${g.outcome}` }, mark(g.outcome), ` ${g.gate} `,
+      h("span", { class: "mkn-quiet" }, `${g.passed}/${g.total}`), h("span", { class: "mkn-sr" }, ` ${g.outcome}`))));
+}
+
+export function checks(view: ChecksView): Child[] {
+  return [
+    h("p", { class: "mkn-claim" }, view.verdict),
+    ladder(view),
+    table("Checks", ["Outcome", "Gate", "Case", "Seed", "What it says"], view.rows.map(checkRow), view.rows.map((r) => `mkn-row-${r.outcome}`)),
+  ];
+}
+
+function checkRow(row: CheckRow): Child[] {
+  return [
+    h("span", { class: `mkn-nowrap mkn-is-${row.outcome}` }, MARKS[row.outcome] ?? "", " ", row.outcome),
+    row.gate, row.case, row.seed,
+    [
+      row.summary, " ", row.evidence && h("span", { class: "mkn-badge" }, row.evidence),
+      row.findings.map((f) => h("div", { class: "mkn-finding" }, f)),
+      row.numbers.length > 0 && h("div", { class: "mkn-quiet" }, row.numbers.map((n) => `${n.label} ${n.value}`).join(", ")),
+    ],
+  ];
+}
+
+export function candidates(rows: CandidateRow[], head: (key: "order" | "time", label: string) => Child): Child[] {
+  const cells = (row: CandidateRow): Child[] => [
+    [h("code", {}, row.id), row.best && h("span", { class: "mkn-best" }, "best")],
+    h("span", { class: `mkn-tone-${row.tone}` }, row.result),
+    h("span", { class: "mkn-nowrap" }, row.time), row.speedup, row.params, row.author, row.note,
+  ];
+  const names = [head("order", "Candidate"), "Result", head("time", "Modelled"), "Against XLA", "Constants", "Author", "Note"];
+  return [table("Candidates", names, rows.map(cells), rows.map((r) => (r.best ? "mkn-row-best" : "")))];
+}
+
+export function source(view: SourceView, copy: () => void): Child[] {
+  return [
+    h("div", { class: "mkn-bar" }, h("h4", {}, view.title),
+      h("button", { type: "button", class: "mkn-button mkn-small", "data-key": "copy", click: copy }, "Copy source")),
+    h("pre", { class: "mkn-code mkn-source", "data-key": "source", tabindex: 0 }, h("code", {}, python(view.text))),
+  ];
+}
+
+export function log(doc: Doc): Child[] {
+  return [
+    doc.notes.length
+      ? h("ul", { class: "mkn-log" }, doc.notes.map((n) =>
+          h("li", { class: `mkn-note-${n.level}` }, h("span", { class: "mkn-level" }, n.level), " ", n.text)))
+      : h("p", { class: "mkn-quiet" }, "No notes yet."),
+    doc.trimmed.map((t) => h("p", { class: "mkn-quiet" }, t, ` %maxkernel report ${doc.header.run_id} has everything.`)),
+    facts([{ label: "Run", value: doc.header.run_id }, { label: "Author", value: doc.header.author }, ...doc.header.versions]),
+  ];
+}
+
+export function meters(rows: Meter[]): Child[] {
+  return rows.map((m) =>
+    h("div", { class: "mkn-meter" },
+      h("span", { class: "mkn-quiet" }, m.label),
+      h("span", { class: "mkn-meter-value" }, m.used, m.cap && h("span", { class: "mkn-quiet" }, ` of ${m.cap}`)),
+      m.share !== null && h("span", { class: "mkn-track", "aria-hidden": "true" },
+        h("span", { class: m.share > 0.85 ? "mkn-fill mkn-fill-hot" : "mkn-fill", style: `width:${(m.share * 100).toFixed(1)}%` }))));
+}
+
+export function count(n: number, word: string): string {
+  return `${n} ${word}${n === 1 ? "" : "s"}`;
+}
