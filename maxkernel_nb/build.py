@@ -1,0 +1,116 @@
+"""From a function in a notebook to a frozen ``KernelTask`` with its captured reference."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maxkernel_nb.cases import derive_cases
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.inputs import resolve_inputs
+from maxkernel_nb.reference import capture, store_references
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import KernelTask, Tolerance
+from maxkernel_nb.tracing import Tracer, function_name, unwrapped
+
+_BAKED = 1 << 16  # bytes of closed-over arrays worth a note
+
+
+@dataclass(frozen=True)
+class BuiltTask:
+    """``trace(case_name)`` gives the reference's closed jaxpr; ``notes`` are sentences for the person."""
+
+    task: KernelTask
+    trace: Callable[[str], Any] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    origin: str = ""
+
+
+def build_task(
+    fn: Callable[..., Any],
+    *,
+    source: str | None = None,
+    name: str | None = None,
+    inputs: Any = None,
+    namespace: Mapping[str, Any] | None = None,
+    shapes: str | None = None,
+    static: Sequence[str] | Mapping[str, Any] = (),
+    chip: str = "v6e",
+    atol: float | None = None,
+    rtol: float | None = None,
+    cases: Sequence[str] = (),
+    store: ObjectStore,
+) -> BuiltTask:
+    """Finds inputs, derives cases, captures the reference. In order: inputs, one trace at full size, cases, exports.
+
+    Nothing is run or compiled; arrays at full size are only looked at. The same function and inputs give the same task.
+    Raises ``UsageError`` (inputs, options) or ``TaskError`` (the function), each one sentence.
+    """
+    _check_tolerance(atol, rtol)
+    entry = _entry(fn, name)
+    text = source_of(fn, source)
+    found = resolve_inputs(fn, inputs=inputs, namespace=namespace, shapes=shapes, static=static)
+    tracer = Tracer(fn, [a.name for a in found.args], found.static)
+    all_cases = derive_cases(found.args, tracer, cases)
+    captured = capture(fn, all_cases, found.static, tracer)
+    task = KernelTask(
+        name=name or entry,
+        source=text,
+        entry=entry,
+        params=tuple(a.name for a in found.args),
+        static=found.static,
+        cases=all_cases,
+        references=store_references(captured, store),
+        tolerance=Tolerance(atol=atol, rtol=rtol),
+        chip=chip,
+    )
+    by_name = {c.name: c.args for c in all_cases}
+    return BuiltTask(task, lambda case: tracer(by_name[case]).closed, _notes(tracer, task, found.notes), found.origin)
+
+
+def source_of(fn: Callable[..., Any], source: str | None = None) -> str:
+    """The function's source text, dedented: ``source`` where given (a cell), else as Python recorded it.
+
+    Raises ``UsageError`` where there is none (typed into a plain prompt, built by ``exec``).
+    """
+    if source is not None:
+        return source
+    plain = unwrapped(fn)
+    try:
+        return textwrap.dedent(inspect.getsource(plain if hasattr(plain, "__code__") else type(plain)))
+    except (OSError, TypeError) as error:
+        raise UsageError(
+            f"The source of {function_name(fn)} cannot be read; define it in a notebook cell or a file, or pass source=."
+        ) from error
+
+
+def _entry(fn: Callable[..., Any], name: str | None) -> str:
+    entry = function_name(fn)
+    if entry.isidentifier():
+        return entry
+    if name and name.isidentifier():
+        return name
+    raise UsageError(f"{entry} has no usable name; give it one with def or --name.")
+
+
+def _check_tolerance(atol: float | None, rtol: float | None) -> None:
+    for option, value in (("--atol", atol), ("--rtol", rtol)):
+        if value is not None and not 0 <= value < float("inf"):
+            raise UsageError(f"{option} {value} is not a tolerance; pass a finite number of at least 0.")
+
+
+def _notes(tracer: Tracer, task: KernelTask, found: tuple[str, ...]) -> tuple[str, ...]:
+    notes = list(found)
+    baked = sum(int(getattr(c, "nbytes", 0)) for c in tracer(task.timing_case.args).closed.consts)
+    if baked >= _BAKED:
+        notes.append(
+            f"{tracer.name} closes over {baked:,} bytes of arrays, which are constants of the task; pass them as arguments "
+            "to let a kernel read them."
+        )
+    if all(c.role != "ragged" for c in task.cases):
+        notes.append(f"No ragged case could be derived for {tracer.name}; shapes that no tile divides are not checked.")
+    notes += [f"Oracle of case {r.case!r}: {r.note}." for r in task.references if r.note]
+    return tuple(dict.fromkeys(notes))

@@ -1,0 +1,91 @@
+"""Differences between the jax versions we support (0.7.2 to 0.10.2), each in one small function."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+from collections.abc import Iterator
+from typing import Any
+
+
+def enable_x64(on: bool = True) -> contextlib.AbstractContextManager[None]:
+    """64-bit types within the context: ``jax.enable_x64`` since 0.8, ``jax.experimental.enable_x64`` before."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(on)
+    from jax.experimental import enable_x64 as older
+
+    return older(on)
+
+
+@contextlib.contextmanager
+def no_source_locations() -> Iterator[None]:
+    """Lowered modules carry no file names (a notebook cell's name changes with every kernel, and so would a digest)."""
+    import jax
+
+    name = "jax_traceback_in_locations_limit"
+    previous = getattr(jax.config, name)
+    jax.config.update(name, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(name, previous)
+
+
+def prepare_host_backend() -> None:
+    """Has jax choose its CPU backend, where no accelerator is attached and nobody chose another.
+
+    ``jax.export`` asks for the default backend. With libtpu installed and no TPU, that question loads libtpu, which
+    takes a second and writes log lines into the notebook. A no-op once any backend is in use.
+    """
+    import jax
+
+    attached = any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*"))
+    if attached or jax.config.jax_platforms:
+        return
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        jax.local_devices()
+    finally:
+        jax.config.update("jax_platforms", None)
+
+
+def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    """Every open jaxpr among an equation's parameters."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            item = getattr(item, "jaxpr", item)
+            if hasattr(item, "eqns") and hasattr(item, "invars"):
+                yield item
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a jaxpr (open or closed) and of the jaxprs inside it."""
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield eqn
+        for inner in inner_jaxprs(eqn.params):
+            yield from equations(inner)
+
+
+def is_float(dtype: Any) -> bool:
+    """True for every real floating type, with bfloat16 and the 8-bit ones; False for key types."""
+    import jax
+    import jax.numpy as jnp
+
+    return not jax.dtypes.issubdtype(dtype, jax.dtypes.extended) and jnp.issubdtype(dtype, jnp.floating)
+
+
+def is_number(aval: Any) -> bool:
+    """True for arrays of numbers and booleans; False for random keys and tokens."""
+    import jax
+
+    return hasattr(aval, "dtype") and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+
+
+def bind_equation(eqn: Any, inputs: Any, params: dict[str, Any]) -> list[Any]:
+    """Evaluates one equation with other parameters. Older jax hands inner functions over apart from the parameters."""
+    bound = eqn.primitive.get_bind_params(params)
+    functions, keywords = bound if isinstance(bound, tuple) else ((), bound)
+    out = eqn.primitive.bind(*functions, *inputs, **keywords)
+    return list(out) if eqn.primitive.multiple_results else [out]

@@ -1,0 +1,66 @@
+"""From values a person has to a ``Draw``: how to make more values like them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from maxkernel_nb.task import Draw
+
+SAMPLE = 1 << 16  # elements looked at, per argument
+_MASKED = 1e9  # a float beyond this is a mask ("minus infinity"), not data
+_SPREAD = 0.1  # constants are drawn with this relative spread: a kernel that drops an all-zero bias must not pass
+
+
+def sample_of(array: Any) -> np.ndarray[Any, Any]:
+    """At most about ``SAMPLE`` elements, evenly strided over every axis; the array itself is never copied whole."""
+    stride = max(1, math.ceil((math.prod(array.shape) / SAMPLE) ** (1 / max(1, array.ndim))))
+    if stride > 1:
+        array = array[tuple(slice(None, None, min(stride, n)) for n in array.shape)]
+    return np.asarray(array).reshape(-1)[: 2 * SAMPLE]
+
+
+def draw_like(samples: Sequence[np.ndarray[Any, Any]], dtype: str, bounds: tuple[int, int] | None = None) -> Draw:
+    """A draw with the mean and spread (floats), range (integers) or share of True (booleans) of ``samples``.
+
+    ``bounds`` are an integer argument's exact least and greatest value, where they are known.
+    """
+    values = np.concatenate([np.asarray(s).reshape(-1) for s in samples])
+    if dtype == "bool":
+        share = float(np.mean(values)) if values.size else 0.5
+        return Draw(kind="bernoulli", mean=_tidy(share), std=_tidy(math.sqrt(share * (1 - share))))
+    if "int" in dtype:
+        low, high = bounds or (int(values.min()), int(values.max()))
+        return Draw(kind="integers", low=low, high=high + 1)
+    values = values.astype(np.float64)
+    values = values[np.abs(values) < _MASKED]  # drops NaN and infinities too
+    if not values.size:
+        return Draw()
+    mean, std = float(values.mean()), float(values.std())
+    if std <= 1e-6 * max(abs(mean), 1e-30):
+        std = _SPREAD * (abs(mean) or 1.0)
+    return Draw(mean=_tidy(mean), std=_tidy(std))
+
+
+def snap_to_dimension(draw: Draw, dimensions: Sequence[int]) -> Draw:
+    """Integers that end just below a dimension are indices into it: the draw covers all of it."""
+    if draw.kind != "integers" or draw.low < 0:
+        return draw
+    near = [d for d in dimensions if draw.high <= d <= draw.high + max(1, d // 50)]
+    if not near:
+        return draw
+    low = 0 if draw.low <= min(near) // 50 else draw.low
+    return draw.model_copy(update={"low": low, "high": min(near)})
+
+
+def is_structured(samples: np.ndarray[Any, Any]) -> bool:
+    """True for a sorted integer vector (offsets, segment ids): uniform draws do not keep that."""
+    return samples.size > 2 and bool(np.all(np.diff(samples.astype(np.int64)) >= 0)) and samples[0] != samples[-1]
+
+
+def _tidy(value: float) -> float:
+    """Three significant digits: the same inputs on another machine must give the same task."""
+    return float(f"{value:.3g}")

@@ -1,0 +1,131 @@
+"""Capture a reference once, as executables: its own, its float64 oracle, and the one for the TPU compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from maxkernel_nb import compat
+from maxkernel_nb.errors import TaskError
+from maxkernel_nb.oracle import Oracle, interpreted
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts
+from maxkernel_nb.tracing import Traced, Tracer, refuse_impure, structs
+
+
+@dataclass(frozen=True)
+class CapturedReference:
+    """``jax.export`` bytes of one case (empty: not needed or not possible). Inputs are the array parameters in order,
+    outputs have the reference's structure; the oracle's floats, in and out, are of ``oracle_dtype``."""
+
+    case: str
+    own: bytes = b""
+    oracle: bytes = b""
+    device: bytes = b""
+    oracle_dtype: Literal["float64", "float32"] = "float64"
+    note: str = ""
+
+
+def capture(
+    fn: Callable[..., Any], cases: Sequence[Case], static: dict[str, Any], tracer: Tracer | None = None
+) -> tuple[CapturedReference, ...]:
+    """Exports ``fn`` for each case: ``own`` and ``oracle`` (CPU) for check cases, ``device`` (TPU) for the timing case.
+
+    The function is traced once per case (twice for the last) and never run. Raises ``TaskError`` when it does not
+    trace, has side effects, calls back into Python, or cannot be exported.
+    """
+    tracer = tracer or Tracer(fn, [a.name for a in cases[0].args], static)
+    refuse_impure(tracer, cases[-1].args)
+    compat.prepare_host_backend()
+    with compat.no_source_locations():
+        return tuple(_captured(tracer, case) for case in cases)
+
+
+def store_references(captured: Sequence[CapturedReference], store: ObjectStore) -> tuple[ReferenceArtefacts, ...]:
+    def put(data: bytes) -> str:
+        return store.put(data) if data else ""
+
+    return tuple(
+        ReferenceArtefacts(
+            case=c.case,
+            own=put(c.own),
+            oracle=put(c.oracle),
+            device=put(c.device),
+            oracle_dtype=c.oracle_dtype,
+            note=c.note,
+        )
+        for c in captured
+    )
+
+
+def _captured(tracer: Tracer, case: Case) -> CapturedReference:
+    traced, inputs = tracer(case.args), structs(case.args)
+    if case.role is CaseRole.TIMING:
+        return CapturedReference(case.name, device=_export(tracer, traced, _evaluator(traced.closed), inputs, "tpu"))
+    own = _export(tracer, traced, _evaluator(traced.closed, on_cpu=True), inputs, "cpu")
+    try:
+        oracle, notes = _export_oracle(tracer, traced, case, "float64")
+        return CapturedReference(case.name, own, oracle, note="; ".join(notes))
+    except TaskError as error:
+        oracle, notes = _export_oracle(tracer, traced, case, "float32")
+        why = f"float64 was not possible ({error})"
+        return CapturedReference(case.name, own, oracle, oracle_dtype="float32", note="; ".join((why, *notes)))
+
+
+def _export_oracle(
+    tracer: Tracer, traced: Traced, case: Case, dtype: Literal["float64", "float32"]
+) -> tuple[bytes, tuple[str, ...]]:
+    import jax
+
+    wide = Oracle(traced.closed, dtype)
+    with compat.enable_x64(dtype == "float64" or jax.config.jax_enable_x64):
+        inputs = [jax.ShapeDtypeStruct(s.shape, wide.wide(s.dtype)) for s in structs(case.args)]
+        return _export(tracer, traced, wide, inputs, "cpu"), wide.notes
+
+
+def _export(
+    tracer: Tracer, traced: Traced, flat: Callable[..., list[Any]], inputs: Sequence[Any], platform: str
+) -> bytes:
+    import jax
+    from jax import export
+
+    treedef = jax.tree.structure(traced.outputs)
+
+    def reference(*args: Any) -> Any:
+        return jax.tree.unflatten(treedef, flat(*args))
+
+    try:
+        return bytes(export.export(jax.jit(reference), platforms=[platform])(*inputs).serialize())
+    except (ValueError, TypeError, NotImplementedError, AssertionError, KeyError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise TaskError(
+            f"{tracer.name} cannot be exported for {platform} ({reason[:240]}); it must be plain JAX that returns arrays "
+            "in tuples, lists or dicts."
+        ) from error
+
+
+def _evaluator(closed: Any, on_cpu: bool = False) -> Callable[..., list[Any]]:
+    """Evaluates the captured jaxpr; ``on_cpu`` switches Pallas calls in it to interpret mode."""
+    from jax.extend.core import jaxpr_as_fun
+
+    if on_cpu and any(e.primitive.name == "pallas_call" for e in compat.equations(closed)):
+        closed = closed.replace(jaxpr=_with_interpreted_kernels(closed.jaxpr))
+    return jaxpr_as_fun(closed)
+
+
+def _with_interpreted_kernels(jaxpr: Any) -> Any:
+    def change(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return type(value)(change(v) for v in value) if type(value) in (tuple, list) else value
+        if hasattr(value, "jaxpr") and hasattr(value, "consts"):
+            return value.replace(jaxpr=_with_interpreted_kernels(value.jaxpr))
+        return _with_interpreted_kernels(value) if hasattr(value, "eqns") else value
+
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "pallas_call":
+            eqns.append(interpreted(eqn))
+        else:
+            eqns.append(eqn.replace(params={k: change(v) for k, v in eqn.params.items()}))
+    return jaxpr.replace(eqns=eqns)
