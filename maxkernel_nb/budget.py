@@ -18,6 +18,7 @@ class Budget(Value):
     wall_seconds: float | None = 1800.0
     dollars: float | None = 5.0
     tokens: int | None = None
+    calls: int | None = None
     chip_seconds: float | None = 600.0
 
     def check(self, spend: Spend) -> None:
@@ -25,6 +26,7 @@ class Budget(Value):
         used = {
             "judged": spend.judged, "wall_seconds": spend.wall_seconds, "dollars": spend.dollars,
             "tokens": spend.input_tokens + spend.output_tokens, "chip_seconds": spend.chip_seconds,
+            "calls": spend.calls,
         }
         for name, amount in used.items():
             cap = getattr(self, name)
@@ -45,7 +47,7 @@ def parse_budget(text: str) -> Budget:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, amount = _parse_part(part)
         caps[name] = amount
-    return Budget(**{name: int(v) if name in ("judged", "tokens") else v for name, v in caps.items()})
+    return Budget(**{name: int(v) if name in ("judged", "tokens", "calls") else v for name, v in caps.items()})
 
 
 def _parse_part(part: str) -> tuple[str, float]:
@@ -57,6 +59,8 @@ def _parse_part(part: str) -> tuple[str, float]:
         return "wall_seconds", float(match[1]) * _TIME[match[2]]
     if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|M)?\s*tokens?", part):
         return "tokens", float(match[1]) * {"k": 1e3, "M": 1e6, None: 1}[match[2]]
+    if match := re.fullmatch(r"(\d+)\s*calls?", part):
+        return "calls", float(match[1])
     if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*chip\s*s(?:econds)?", part):
         return "chip_seconds", float(match[1])
     raise UsageError(

@@ -37,10 +37,13 @@ class RunOutcome(StrEnum):
 
 
 class Spend(Value):
-    """The meter. All cumulative."""
+    """The meter. All cumulative. ``input_tokens`` counts cached ones too; ``unpriced_calls`` are not in ``dollars``."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_input_tokens: int = 0
+    calls: int = 0
+    unpriced_calls: int = 0
     dollars: float = 0.0
     chip_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -171,10 +174,131 @@ class RunEnded(Event):
     reason: str
 
 
+class ConversationOpened(Event):
+    """A sub-agent begins a talk with a model. ``prompt`` is its part of the first message, kept so that a resumed run
+    sends the same bytes."""
+
+    kind: Literal["conversation-opened"] = "conversation-opened"
+    key: str  # unique within the run
+    role: str
+    prompt: str
+
+
+class ModelSaid(Event):
+    """The tail of what the model has said so far, a few times a second while it speaks."""
+
+    kind: Literal["model-said"] = "model-said"
+    key: str
+    text: str
+
+
+class ModelUsage(Value):
+    """Tokens of one call. ``input_tokens`` are the uncached ones; ``estimated``: the stream ended before the bill."""
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    estimated: bool = False
+
+    @property
+    def all_input(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+class ModelReplied(Event):
+    """One paid call. ``problem`` is empty for a reply that belongs to the talk; else why it was thrown away.
+
+    ``dollars`` is None when the model's price is not known. ``content`` holds the reply's blocks as they came.
+    """
+
+    kind: Literal["model-replied"] = "model-replied"
+    key: str
+    role: str
+    model: str
+    content: tuple[dict[str, Any], ...] = ()
+    stop_reason: str = ""
+    usage: ModelUsage = ModelUsage()
+    dollars: float | None = None
+    seconds: float = 0.0
+    problem: str = ""
+
+
+class ConversationClosed(Event):
+    """``failed``: its replies are not reused when the run is resumed; what they cost stays on the meter."""
+
+    kind: Literal["conversation-closed"] = "conversation-closed"
+    key: str
+    failed: bool = False
+    reason: str = ""
+
+
+class LessonLearned(Event):
+    """A short finding with its evidence, shown to every later call of the run."""
+
+    kind: Literal["lesson-learned"] = "lesson-learned"
+    text: str
+    evidence: str = ""
+
+
+class Choice(Value):
+    """One answer a person may give. ``takes_text``: what may be written with it, empty when nothing."""
+
+    name: str
+    label: str
+    takes_text: str = ""
+
+
+class QuestionAsked(Event):
+    """The run waits for a person. ``default`` is what a policy answers and what ``accept`` means.
+
+    ``on_reject`` is what ``reject`` means; ``text`` is Markdown; ``editable`` is a text the person may change;
+    ``patch`` is the code in question.
+    """
+
+    kind: Literal["question-asked"] = "question-asked"
+    question: str  # unique within the run
+    title: str
+    text: str = ""
+    choices: tuple[Choice, ...]
+    default: str
+    on_reject: str = ""
+    editable: str = ""
+    patch: Patch | None = None
+
+
+class AnswerGiven(Event):
+    """``via``, ``hunks`` and ``uuid`` as in ``DecisionTaken``."""
+
+    kind: Literal["answer-given"] = "answer-given"
+    question: str
+    choice: str
+    text: str = ""
+    via: str
+    hunks: tuple[int, ...] | None = None
+    uuid: str = ""
+
+
+class Explained(Event):
+    """A person's question about the work, answered beside it."""
+
+    kind: Literal["explained"] = "explained"
+    question: str
+    answer: str
+
+
+class ControlChanged(Event):
+    """Who takes the next step of a human-in-the-loop run."""
+
+    kind: Literal["control-changed"] = "control-changed"
+    to: Literal["person", "auto"]
+
+
 AnyEvent = Annotated[
     RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | CandidateAdded | VerdictReached
     | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade | DecisionTaken | Applied | Undone
-    | StatusChanged | RunEnded,
+    | StatusChanged | RunEnded | ConversationOpened | ModelSaid | ModelReplied | ConversationClosed | LessonLearned
+    | QuestionAsked | AnswerGiven | Explained | ControlChanged,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

@@ -51,6 +51,7 @@ class Runtime:
         self.task: KernelTask = view.task
         self._loop = loop
         self._work: asyncio.Task[None] | None = None
+        self._beside: set[asyncio.Task[None]] = set()
         self._go = asyncio.Event()
         self._go.set()
         self._decision = asyncio.Event()
@@ -103,6 +104,21 @@ class Runtime:
         if self.run.state.status is Status.WAITING:
             self.run.emit(ev.StatusChanged(status=Status.RUNNING))
         return taken
+
+    async def answer(self, question: ev.QuestionAsked) -> ev.AnswerGiven:
+        """Asks once per run, ever, and waits without limit; under another policy than ``ask`` the default is taken."""
+        if question.question not in self.run.state.questions:
+            self.run.emit(question)
+        if self.settings.policy != "ask" and self.run.state.questions[question.question].answer is None:
+            self.run.emit(ev.AnswerGiven(question=question.question, choice=question.default, via="policy"))
+        while (given := self.run.state.questions[question.question].answer) is None:
+            self._decision.clear()
+            if self.run.state.status is not Status.WAITING:
+                self.run.emit(ev.StatusChanged(status=Status.WAITING, reason=question.title))
+            await self._decision.wait()
+        if self.run.state.status is Status.WAITING:
+            self.run.emit(ev.StatusChanged(status=Status.RUNNING))
+        return given
 
     # -- the course of the run ---------------------------------------------------------------------------------------
 
@@ -169,6 +185,15 @@ class Runtime:
         proposal = next(reversed(self.run.state.proposals.values()))
         outcome, reason = await settle(self, proposal.id)
         self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+
+    def background(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Starts ``work`` beside the run, from any thread (a person's question)."""
+        def start() -> None:
+            task = self._loop.create_task(work())  # type: ignore[arg-type]
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
+
+        self._loop.call_soon_threadsafe(start)
 
     def undo(self) -> None:
         undo_last(self)
