@@ -83,7 +83,7 @@ def source_of(fn: Callable[..., Any], source: str | None = None) -> str:
         return textwrap.dedent(inspect.getsource(plain if hasattr(plain, "__code__") else type(plain)))
     except (OSError, TypeError) as error:
         raise UsageError(
-            f"The source of {function_name(fn)} cannot be read; define it in a notebook cell or a file, or pass source=."
+            f"The source of {function_name(fn)} cannot be read; define it in a cell or a file, or pass source=."
         ) from error
 
 
@@ -107,10 +107,10 @@ def _notes(tracer: Tracer, task: KernelTask, found: tuple[str, ...]) -> tuple[st
     baked = sum(int(getattr(c, "nbytes", 0)) for c in tracer(task.timing_case.args).closed.consts)
     if baked >= _BAKED:
         notes.append(
-            f"{tracer.name} closes over {baked:,} bytes of arrays, which are constants of the task; pass them as arguments "
-            "to let a kernel read them."
+            f"{tracer.name} closes over {baked:,} bytes of arrays, which are constants of the task; pass them as "
+            "arguments to let a kernel read them."
         )
     if all(c.role != "ragged" for c in task.cases):
         notes.append(f"No ragged case could be derived for {tracer.name}; shapes that no tile divides are not checked.")
-    notes += [f"Oracle of case {r.case!r}: {r.note}." for r in task.references if r.note]
+    notes += [f"Oracle: {r.note}." for r in task.references if r.note]
     return tuple(dict.fromkeys(notes))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from maxkernel_nb.compat import equations
 from maxkernel_nb.dimensions import find_groups, resize
 from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.shapes import parse_shapes
@@ -46,8 +47,8 @@ def derive_cases(args: Sequence[ArgSpec], trace: Trace, overrides: Sequence[str]
     checks = [*given, *(c for c in derived if c.role is CaseRole.CHECK)]
     if len(checks) < NEEDED:
         raise TaskError(
-            f"Only {len(checks)} check cases smaller than {timing.shapes} could be found (the function fixes its sizes); "
-            f'pass {NEEDED - len(checks)} or more as --case "{_example(timing)}", or let its sizes follow the arguments.'
+            f"Only {len(checks)} check cases smaller than {timing.shapes} were found (the function fixes its sizes); "
+            f'pass {NEEDED - len(checks)} or more as --case "{_example(timing)}", or let sizes follow the arguments.'
         )
     return (timing, *checks, *(c for c in derived if c.role is CaseRole.RAGGED))
 
@@ -60,14 +61,16 @@ class _Search:
         traced = trace(timing.args)
         self.shape = _structure(traced)
         self.groups = find_groups(timing.args, traced)
+        # A reference with kernels of its own may well read past an array's end when no tile divides it.
+        self.ragged = all(e.primitive.name != "pallas_call" for e in equations(traced.closed))
         self.seen: set[Any] = set()
         self.asked: dict[Any, float | None] = {}
 
     def run(self, want_checks: int) -> list[Case]:
-        found = [c for kind in KINDS if kind.ragged or want_checks for c in self._of_kind(kind)]
+        found = [c for kind in KINDS if (self.ragged if kind.ragged else want_checks) for c in self._of_kind(kind)]
         for number in range(1, want_checks - sum(c.role is CaseRole.CHECK for c in found) + 1):
             found += self._first(f"scaled-{number}", CaseRole.CHECK, scaled(self.groups, _SCALES))
-        if all(c.role is CaseRole.CHECK for c in found):
+        if self.ragged and all(c.role is CaseRole.CHECK for c in found):
             found += self._first("ragged", CaseRole.RAGGED, filter(is_ragged, scaled(self.groups, _RAGGED_SCALES)))
         return found
 

@@ -125,7 +125,7 @@ class Oracle:
         )  # fmt: skip
 
     def _in_own_width(self, eqn: Any, inputs: list[Any]) -> list[Any]:
-        """Narrows to the reference's dtypes, evaluates, and widens. Noted, unless bits become a float (that is exact)."""
+        """Narrows to the reference's dtypes, evaluates, widens. Noted, unless bits become a float (exact)."""
         exact = eqn.primitive.name == "bitcast_convert_type" and not is_float(eqn.invars[0].aval.dtype)
         if not exact:
             self._own_width[eqn.primitive.name] = None

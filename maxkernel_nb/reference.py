@@ -100,8 +100,8 @@ def _export(
     except (ValueError, TypeError, NotImplementedError, AssertionError, KeyError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise TaskError(
-            f"{tracer.name} cannot be exported for {platform} ({reason[:240]}); it must be plain JAX that returns arrays "
-            "in tuples, lists or dicts."
+            f"{tracer.name} cannot be exported for {platform} ({reason[:240]}); it must be plain JAX that returns "
+            "arrays in tuples, lists or dicts."
         ) from error
 
 

@@ -40,7 +40,9 @@ class Tracer:
     def call(self, *arrays: Any) -> Any:
         """``fn`` with arrays in the order of ``params``."""
         named = {**self.static, **dict(zip(self.params, arrays, strict=True))}
-        return self.fn(*[named.pop(n) for n in self._positional if n in named], **named)
+        result = self.fn(*[named.pop(n) for n in self._positional if n in named], **named)
+        _refuse_other_than_arrays(self.name, result)
+        return result
 
     def __call__(self, args: Sequence[ArgSpec]) -> Traced:
         """Raises ``TaskError``; where the function itself raised, its exception is the cause, trimmed to its frames."""
@@ -54,8 +56,11 @@ class Tracer:
 
         try:
             closed, outputs = jax.make_jaxpr(self.call, return_shape=True)(*structs(args))
+        except TaskError:
+            raise
         except Exception as error:
-            raise TaskError(self._why_not(args, error)) from _trimmed(error)
+            _trim(error)
+            raise TaskError(self._why_not(args, error)) from error
         return Traced(closed, outputs)
 
     def _why_not(self, args: Sequence[ArgSpec], error: Exception) -> str:
@@ -79,14 +84,15 @@ def structs(args: Sequence[ArgSpec]) -> list[Any]:
 
 
 def refuse_impure(tracer: Tracer, args: Sequence[ArgSpec]) -> None:
-    """Raises ``TaskError`` for side effects, host callbacks, and a function that differs the second time it is traced."""
+    """Raises ``TaskError`` for side effects, host callbacks, and a function that differs when traced again."""
     first = tracer(args)
     if first.closed.effects:
         effect = sorted(type(e).__name__ for e in first.closed.effects)[0]
         raise TaskError(f"{tracer.name} has a side effect ({effect}); remove prints, callbacks and writes.")
     for eqn in compat.equations(first.closed):
         if "callback" in eqn.primitive.name:
-            raise TaskError(f"{tracer.name} calls back into Python ({eqn.primitive.name}), which no kernel can; remove it.")
+            what = eqn.primitive.name
+            raise TaskError(f"{tracer.name} calls back into Python ({what}), which no kernel can; remove it.")
     _refuse_global_writes(tracer)
     before = _surroundings(tracer.fn)
     second = tracer.fresh(args)
@@ -112,6 +118,17 @@ def unwrapped(fn: Any) -> Any:
         if inner is None or not callable(inner):
             return fn
         fn = inner
+
+
+def _refuse_other_than_arrays(name: str, result: Any) -> None:
+    import jax
+
+    leaves = jax.tree.leaves(result)
+    for leaf in leaves:
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, bool | int | float | complex):
+            raise TaskError(f"{name} returns a {type(leaf).__name__} among its results; let it return arrays only.")
+    if not leaves:
+        raise TaskError(f"{name} returns nothing; let it return the array or arrays that the kernel is to compute.")
 
 
 def _refuse_global_writes(tracer: Tracer) -> None:
@@ -153,8 +170,8 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:240]}" if text else type(error).__name__
 
 
-def _trimmed(error: BaseException) -> BaseException:
-    """``error`` with only the frames of the person's own code (not jax, not this package)."""
+def _trim(error: BaseException) -> None:
+    """Leaves ``error`` only the frames of the person's own code (not jax, not this package)."""
     import jax
 
     hidden = (os.path.dirname(jax.__file__), os.path.dirname(__file__))
@@ -169,4 +186,4 @@ def _trimmed(error: BaseException) -> BaseException:
         kept = types.TracebackType(kept, tb.tb_frame, tb.tb_lasti, tb.tb_lineno)
     error.__cause__ = None  # jax's note on its own hidden frames
     error.__suppress_context__ = True
-    return error.with_traceback(kept)
+    error.__traceback__ = kept
