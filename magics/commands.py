@@ -1,0 +1,267 @@
+"""``%maxkernel``: one method a command. Each returns a small object that shows itself, or None."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from maxkernel_nb.magics import helptext
+from maxkernel_nb.magics.failures import Interrupted
+from maxkernel_nb.magics.host import is_batch
+from maxkernel_nb.magics.panels import Panels
+from maxkernel_nb.magics.parsing import CommandLine
+from maxkernel_nb.magics.views import Bundle, Table, Text
+
+from maxkernel_nb.config import Setting
+from maxkernel_nb.errors import ApprovalRequired, UsageError
+
+_PATIENCE = 5.0  # seconds a command waits for the engine to carry a decision out; it goes on afterwards
+
+
+class Commands:
+    """``api`` is the module ``maxkernel_nb.api`` (anything with its functions), imported when first needed."""
+
+    def __init__(self, shell: Any, panels: Panels, settings: Callable[[], dict[str, Setting]],
+                 api: Callable[[], Any]) -> None:
+        self.shell, self.panels, self.settings = shell, panels, settings
+        self._api = api
+
+    def __call__(self, line: CommandLine) -> Any:
+        if line.help:
+            return Text(helptext.topic_help(line.command.name))
+        return getattr(self, f"do_{line.command.name}")(line)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def do_list(self, line: CommandLine) -> Table:
+        rows = tuple(
+            (s.id, s.mode, s.chip, s.status, s.outcome, f"{s.speedup:.2f}x modelled" if s.speedup else "")
+            for s in self._api().runs(project=self.project)
+        )
+        empty = "No runs yet in this project; start one with %%maxkernel auto at the head of a cell."
+        return Table(("Run", "Mode", "Chip", "Status", "Outcome", "Best"), rows, empty=empty)
+
+    def do_show(self, line: CommandLine) -> Any:
+        run = self._find(line)
+        if not _is_live(run):
+            from maxkernel_nb.widgets.publisher import report_bundle
+
+            return Bundle(report_bundle(run))
+        if not hasattr(self.shell, "kernel"):
+            from maxkernel_nb.widgets.text import render_text
+
+            from maxkernel_nb.document import document
+
+            return Text(render_text(document(run.state)))
+        self.panels.show(run)
+        return None
+
+    def do_freeze(self, line: CommandLine) -> None:
+        self.panels.freeze(self._live(line))
+
+    def do_cost(self, line: CommandLine) -> Table:
+        from maxkernel_nb.document import document
+
+        run = self._find(line)
+        state = _state(run)
+        rows = tuple((meter.label, meter.used, meter.cap or "no cap") for meter in document(state).meters)
+        return Table(("Spent", "Used", "Cap"), rows, caption=f"Run {state.run_id}")
+
+    def do_report(self, line: CommandLine) -> Bundle:
+        from maxkernel_nb.widgets.html import render_page
+
+        from maxkernel_nb.document import document
+        from maxkernel_nb.store import Project, write_atomically
+
+        state = _state(self._find(line))
+        path = Path(line.extra) if line.extra else Project(self.project).reports / f"{state.run_id}.html"
+        try:
+            write_atomically(path, render_page(document(state)).encode())
+        except OSError as error:
+            raise UsageError(
+                f"The report cannot be written to {path} ({error.strerror}); pass another file: "
+                f"%maxkernel report {state.run_id} FILE"
+            ) from error
+        return _link(f"Report of run {state.run_id}", path)
+
+    def do_config(self, line: CommandLine) -> Table:
+        rows = tuple(
+            (s.option.name, s.option.default_text if s.value is None else str(s.value), s.origin)
+            for s in self.settings().values()
+        )
+        return Table(("Setting", "Value", "From"), rows)
+
+    def do_version(self, line: CommandLine) -> Text:
+        import IPython
+
+        found = {**self._api().versions(), "IPython": IPython.__version__}
+        return Text("\n".join(f"{name} {version}" for name, version in found.items()))
+
+    def do_doctor(self, line: CommandLine) -> Table:
+        from maxkernel_nb.magics.doctor import examine
+
+        return examine(self.settings)
+
+    def do_help(self, line: CommandLine) -> Text:
+        return Text(helptext.topic_help(line.extra) if line.extra else helptext.line_help())
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def do_accept(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        run.accept(hunks=line.hunks, via="magic", uuid=uuid4().hex, comment=line.options.get("comment", ""))
+        return self._decided(run)
+
+    def do_reject(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        run.reject(via="magic", uuid=uuid4().hex, comment=line.options.get("comment", ""))
+        return self._decided(run)
+
+    def _decided(self, run: Any) -> Text:
+        _until(run, lambda state: state.ended and state.open_proposal is None and state.outcome != "proposed")
+        state = run.state
+        if state.ended and state.outcome != "proposed":
+            return Text(f"Run {run.id}: {state.reason}")
+        return Text(f"Run {run.id}: your decision is recorded and being carried out; %maxkernel wait {run.id} waits.")
+
+    def do_undo(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        run.undo()
+        return Text(f"Run {run.id}: undone; the reference is bound again.")
+
+    # -- driving -----------------------------------------------------------------------------------------------------
+
+    def do_stop(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        if run.state.ended:
+            return Text(f"Run {run.id} has ended already: {run.state.outcome}.")
+        run.stop()
+        _until(run, lambda state: state.ended)
+        went = "stopped" if run.state.ended else "is stopping"
+        return Text(f"Run {run.id} {went}; %maxkernel resume {run.id} continues it.")
+
+    def do_pause(self, line: CommandLine) -> Text:
+        run = self._running(line, "pause")
+        run.pause()
+        return Text(f"Run {run.id} pauses after the step in flight; %maxkernel unpause {run.id} lets it go on.")
+
+    def do_unpause(self, line: CommandLine) -> Text:
+        run = self._running(line, "unpause")
+        run.unpause()
+        return Text(f"Run {run.id} goes on.")
+
+    def _running(self, line: CommandLine, verb: str) -> Any:
+        run = self._live(line)
+        if run.state.ended:
+            raise UsageError(f"Run {run.id} has ended ({run.state.outcome}): there is nothing to {verb}.")
+        return run
+
+    def do_wait(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        self.wait(run, line.options.get("timeout"))
+        state = run.state
+        if state.ended:
+            return Text(f"Run {run.id} ended, {state.outcome}: {state.reason}")
+        return Text(f"Run {run.id} waits for you: %maxkernel accept {run.id} or %maxkernel reject {run.id}.")
+
+    def do_resume(self, line: CommandLine) -> Any:
+        batch = is_batch(self.shell)
+        run = self._api().resume(
+            self._run_id(line), namespace=self.shell.user_ns, project=self.project, on_created=self.panels.show,
+        )
+        return self.finish(run) if batch else run
+
+    def wait(self, run: Any, timeout: float | None = None) -> None:
+        """Blocks until ``run`` ended or waits for a decision. An interrupt ends the waiting, never the run."""
+        try:
+            run.wait(timeout)
+        except TimeoutError as error:
+            raise UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"Interrupted the waiting only: run {run.id} goes on; %maxkernel stop {run.id} ends it, "
+                f"%maxkernel wait {run.id} waits again."
+            ) from None
+
+    def finish(self, run: Any) -> Any:
+        """For batch clients: wait, leave the report as the cell's output, and fail where only a person could go on."""
+        self.wait(run)
+        self.panels.freeze(run)
+        state = run.state
+        if not state.ended:
+            raise ApprovalRequired(
+                f"Run {run.id} waits for a decision that nobody can take here; pass --policy propose (leave it open) "
+                "or --policy accept-verified."
+            )
+        if state.outcome == "failed":
+            raise UsageError(f"Run {run.id} failed: {state.reason}")
+        return run
+
+    # -- finding runs ------------------------------------------------------------------------------------------------
+
+    @property
+    def project(self) -> str | None:
+        return self.settings()["project"].value
+
+    def _find(self, line: CommandLine) -> Any:
+        return self._api().find_run(self._run_id(line), project=self.project)
+
+    def _live(self, line: CommandLine) -> Any:
+        run = self._find(line)
+        if _is_live(run):
+            return run
+        raise UsageError(
+            f"Run {run.run_id} belongs to an earlier kernel; %maxkernel resume {run.run_id} takes it up here, then "
+            f"%maxkernel {line.command.name} works."
+        )
+
+    def _run_id(self, line: CommandLine) -> str:
+        if line.run or self.panels.latest:
+            return line.run or self.panels.latest or ""
+        known = run_folders(self.project)
+        if not known:
+            raise UsageError("This project has no runs yet; start one with %%maxkernel auto at the head of a cell.")
+        return known[-1]
+
+
+def run_folders(project: str | None) -> list[str]:
+    """Run ids of a project by the time they last changed, oldest first. Cheap: completion calls it."""
+    runs = Path(project or Path.cwd()) / ".maxkernel" / "runs"
+    try:
+        found = [(entry.stat().st_mtime, entry.name) for entry in os.scandir(runs) if entry.is_dir()]
+    except OSError:
+        return []
+    return [name for _, name in sorted(found)]
+
+
+def _is_live(run: Any) -> bool:
+    return hasattr(run, "subscribe")
+
+
+def _state(run: Any) -> Any:
+    return run.state if _is_live(run) else run
+
+
+def _until(run: Any, done: Callable[[Any], bool]) -> None:
+    """Waits for the engine, at most ``_PATIENCE`` seconds."""
+    happened = threading.Event()
+    unsubscribe = run.subscribe(lambda state: happened.set() if done(state) else None)
+    try:
+        if not done(run.state):
+            happened.wait(_PATIENCE)
+    finally:
+        unsubscribe()
+
+
+def _link(text: str, path: Path) -> Bundle:
+    import html
+
+    shown = os.path.relpath(path)
+    return Bundle({
+        "text/plain": f"{text}: {shown}",
+        "text/html": f"{html.escape(text)}: <a href='{html.escape(shown, quote=True)}'>{html.escape(shown)}</a>",
+    })

@@ -1,0 +1,100 @@
+"""``%maxkernel doctor``: what works on this machine, and what to do about the rest. Starts nothing, sends nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from maxkernel_nb.magics.views import Table
+
+from maxkernel_nb.config import Setting
+from maxkernel_nb.errors import MaxKernelError
+
+_MIN_FREE_GIB = 1.0
+
+
+@dataclass(frozen=True)
+class Check:
+    subject: str
+    good: bool
+    says: str
+
+
+def examine(settings: Callable[[], dict[str, Setting]]) -> Table:
+    checks = tuple(_checks(settings))
+    rows = tuple((check.subject, "ok" if check.good else "look", check.says) for check in checks)
+    wrong = sum(not check.good for check in checks)
+    caption = f"{wrong} of {len(checks)} checks need a look" if wrong else f"all {len(checks)} checks are ok"
+    return Table(("Check", "", "What it says"), rows, caption)
+
+
+def _checks(settings: Callable[[], dict[str, Setting]]) -> Iterator[Check]:
+    yield _python()
+    yield _jax()
+    yield _compiler()
+    yield _chip()
+    yield _author()
+    yield _settings(settings)
+    yield _folder()
+    yield _front_end()
+
+
+def _python() -> Check:
+    return Check("Python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}, "
+                                 f"{os.cpu_count()} CPU cores")
+
+
+def _jax() -> Check:
+    from maxkernel_nb.api import versions
+
+    found = versions()
+    return Check("jax", found["jax"] != "not installed", f"jax {found['jax']}, jaxlib {found['jaxlib']}")
+
+
+def _compiler() -> Check:
+    from maxkernel_nb.tpu.availability import compiler_available
+
+    return Check("TPU compiler", *compiler_available())
+
+
+def _chip() -> Check:
+    present = any(Path("/dev").glob("accel[0-9]*")) or bool(os.environ.get("TPU_NAME"))
+    says = "a TPU seems to be attached" if present else "no TPU here: times are modelled, kernels are not run on a chip"
+    return Check("TPU", True, says)
+
+
+def _author() -> Check:
+    key = bool(os.environ.get("ANTHROPIC_API_KEY"))
+    says = "a key for Claude is set" if key else "no key for Claude (not needed)"
+    return Check("Authors", True, f"the embedded recipes write kernels; {says}, and this version uses recipes only")
+
+
+def _settings(settings: Callable[[], dict[str, Setting]]) -> Check:
+    try:
+        chosen = [f"{s.option.name}={s.value} ({s.origin})" for s in settings().values() if s.value is not None]
+    except MaxKernelError as error:
+        return Check("Settings", False, str(error))
+    return Check("Settings", True, "; ".join(chosen) or "all at their defaults")
+
+
+def _folder() -> Check:
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free / 2**30
+    good = os.access(here, os.W_OK) and free >= _MIN_FREE_GIB
+    says = "can be written" if os.access(here, os.W_OK) else "cannot be written: start the notebook elsewhere"
+    return Check("Folder", good, f"{here} {says}, {free:.0f} GiB free")
+
+
+def _front_end() -> Check:
+    static = Path(__file__).resolve().parent.parent / "widgets" / "static"
+    spec = importlib.util.find_spec("maxkernel_nb.widgets")
+    if spec is not None and spec.origin:
+        static = Path(spec.origin).parent / "static"
+    good = (static / "panel.js").is_file()
+    return Check("Panel", good, "the panel's script is installed" if good else
+                 f"panel.js is missing from {static}: install the package again")

@@ -1,0 +1,105 @@
+"""``%%maxkernel`` and ``%maxkernel``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from maxkernel_nb.magics import cell, helptext
+from maxkernel_nb.magics.commands import Commands
+from maxkernel_nb.magics.completion import Completer
+from maxkernel_nb.magics.failures import one_sentence
+from maxkernel_nb.magics.host import is_batch, is_disabled
+from maxkernel_nb.magics.panels import Panels
+from maxkernel_nb.magics.parsing import CellLine, parse_cell_line, parse_command_line
+from maxkernel_nb.magics.settings import MaxKernel
+from maxkernel_nb.magics.views import Text
+
+from maxkernel_nb import config
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.options import nearest
+
+_DISABLED = "maxkernel is turned off (MAXKERNEL_DISABLE is set)"
+
+
+def _engine_api() -> Any:
+    return import_module("maxkernel_nb.api")
+
+
+@magics_class
+class MaxKernelMagics(Magics):  # type: ignore[misc]
+    """Registers nothing by being made; ``attach`` and ``detach`` are each other's inverse."""
+
+    def __init__(self, shell: Any, api: Callable[[], Any] = _engine_api) -> None:
+        super().__init__(shell)
+        self._api = api
+        self.traits_settings = MaxKernel(parent=shell)
+        self.panels = Panels(shell)
+        self.commands = Commands(shell, self.panels, self.settings, api)
+        self.completer = Completer(shell, lambda: self.settings()["project"].value)
+
+    def attach(self) -> None:
+        self.shell.register_magics(self)
+        self.shell.configurables.append(self.traits_settings)
+        self.panels.attach()
+        self.completer.attach()
+
+    def detach(self) -> None:
+        self.completer.detach()
+        self.panels.detach()
+        self.shell.configurables.remove(self.traits_settings)
+        manager = self.shell.magics_manager
+        for kind in ("line", "cell"):
+            manager.magics[kind].pop("maxkernel", None)
+        manager.registry.pop(type(self).__name__, None)
+
+    def settings(self, options: dict[str, Any] | None = None) -> dict[str, config.Setting]:
+        return config.resolve(cell=options, traits=self.traits_settings.chosen())
+
+    @no_var_expand
+    @line_magic("maxkernel")
+    def line(self, line: str) -> Any:
+        with one_sentence(self.shell):
+            parsed = parse_command_line(line)
+            if is_disabled() and parsed.command.name not in ("help", "version", "config"):
+                raise UsageError(f"{_DISABLED}; unset it and restart the kernel.")
+            return self.commands(parsed)
+
+    @no_var_expand
+    @cell_magic("maxkernel")
+    def cell(self, line: str, body: str) -> Any:
+        with one_sentence(self.shell):
+            parsed = parse_cell_line(line)
+            if parsed.help:
+                return Text(helptext.cell_help(parsed.mode.name))
+            settings = self.settings(parsed.options)
+            ran = cell.execute(self.shell, body)
+            if is_disabled():
+                return Text(f"{_DISABLED}: the cell ran as plain Python.")
+            return self._start(parsed, settings, ran)
+
+    def _start(self, parsed: CellLine, settings: dict[str, config.Setting], ran: cell.Body) -> Any:
+        options, namespace = parsed.options, self.shell.user_ns
+        found = cell.find_function(ran, namespace, options.get("name"), options.get("inputs"))
+        batch = is_batch(self.shell)
+        run = self._api().start(
+            found.fn, source=found.source, name=found.name, mode=parsed.mode.name, namespace=namespace,
+            inputs=self._inputs(options.get("inputs")), shapes=options.get("shapes"),
+            static=options.get("static", ()), cases=options.get("case", ()), on_created=self.panels.show,
+            **{"policy": "propose" if batch else "ask", **config.values(settings)},
+        )
+        return self.commands.finish(run) if batch else run
+
+    def _inputs(self, name: str | None) -> Any:
+        namespace = self.shell.user_ns
+        if name is None or name in namespace:
+            return namespace.get(name)
+        known = [n for n in namespace if not n.startswith("_")]
+        hint = f"did you mean {nearest(name, known)!r}?" if known else "define it first."
+        raise UsageError(f"--inputs {name}: there is no such name in the notebook; {hint}")
+
+
+MaxKernelMagics.cell.__doc__ = helptext.cell_help()
+MaxKernelMagics.line.__doc__ = helptext.line_help()

@@ -1,0 +1,150 @@
+"""The one table of modes, options and commands. Plain dataclasses, so that loading the extension stays cheap.
+
+Argument parsing, ``?`` help, completion, the settings of ``config.py`` and the README's option table are all made
+from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a run is driven. ``available`` is False for a mode that is named in the design but not built yet."""
+
+    name: str
+    summary: str
+    available: bool = True
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of ``%%maxkernel``. ``name`` is the keyword of ``maxkernel_nb.optimize`` and the trait's name.
+
+    ``setting``: it may also come from pyproject.toml, the environment or ``%config``. ``names_variable``: its value is
+    a name in the notebook. ``default`` None with ``default_text`` is a default that is only known when a run starts.
+    """
+
+    name: str
+    metavar: str
+    help: str
+    type: type = str
+    default: Any = None
+    default_text: str = ""
+    choices: tuple[str, ...] = ()
+    repeat: bool = False
+    setting: bool = False
+    names_variable: bool = False
+    keyword: str = ""
+    modes: tuple[str, ...] = ("auto", "hitl", "search")
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def api_keyword(self) -> str:
+        return self.keyword or self.name
+
+
+@dataclass(frozen=True)
+class Command:
+    """One ``%maxkernel`` command. ``run``: it takes a run id (default: the latest run)."""
+
+    name: str
+    help: str
+    run: bool = False
+    hunks: bool = False
+    extra: str = ""  # metavar of one more optional word
+    options: tuple[Option, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        words = [self.name]
+        words += ["[RUN]"] if self.run else []
+        words += ["[HUNK ...]"] if self.hunks else []
+        words += [f"[{self.extra}]"] if self.extra else []
+        words += [f"[{o.flag} {o.metavar}]" for o in self.options]
+        return " ".join(words)
+
+
+MODES = (
+    Mode("auto", "plan, write, check, compile, tune, then propose the best kernel"),
+    Mode("hitl", "the same with a person deciding at every step", available=False),
+    Mode("search", "a population of kernels, evolved within a budget", available=False),
+)
+
+CHIPS = ("v4", "v5e", "v5p", "v6e", "v7x")
+POLICIES = ("ask", "accept-verified", "propose")
+
+OPTIONS = (
+    Option("chip", "CHIP", "the TPU to compile and model for", choices=CHIPS, setting=True,
+           default_text="the chip present, else v6e"),
+    Option("inputs", "NAME", "a function in the notebook that returns the inputs (drawn per seed when it takes a key), "
+           "or a tuple or dict of arrays", names_variable=True,
+           default_text="variables bearing the parameters' names"),
+    Option("shapes", "TEXT", 'shapes instead of arrays: "x: bf16[4096,8192], w: bf16[8192,8192]"'),
+    Option("static", "NAMES", "parameters that are fixed values, not arrays; separated by commas", repeat=True),
+    Option("name", "NAME", "which function of the cell to optimize, when it defines several", names_variable=True,
+           default_text="the cell's only function"),
+    Option("case", "TEXT", 'one more shape case to verify, written like --shapes; may be given again', repeat=True,
+           keyword="cases"),
+    Option("budget", "TEXT", 'caps: "20 candidates, 10m, $2, 200k tokens"', setting=True,
+           default_text="40 candidates, 30m, $5"),
+    Option("policy", "POLICY", "who decides on a proposal: you (ask), a complete verification (accept-verified), or "
+           "nobody yet (propose: it stays open)", choices=POLICIES, setting=True,
+           default_text="ask; propose in batch runs"),
+    Option("atol", "NUMBER", "your own absolute tolerance; shown as loosened", type=float, setting=True,
+           default_text="from the reference's own error"),
+    Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,
+           default_text="from the reference's own error"),
+    Option("project", "FOLDER", "the folder that holds .maxkernel", setting=True,
+           default_text="the working folder"),
+)
+
+_COMMENT = Option("comment", "TEXT", "a remark kept with the decision")
+_TIMEOUT = Option("timeout", "SECONDS", "stop waiting after this long; the run goes on", type=float)
+
+COMMANDS = (
+    Command("list", "the runs of this project"),
+    Command("show", "a run's panel, live or as it ended", run=True),
+    Command("freeze", "replace a run's live panel by the report that stays readable without a kernel", run=True),
+    Command("accept", "accept the open proposal, or only some of its hunks", run=True, hunks=True, options=(_COMMENT,)),
+    Command("reject", "reject the open proposal; the reference stays exactly as it was", run=True, options=(_COMMENT,)),
+    Command("undo", "take back the last accepted proposal", run=True),
+    Command("stop", "stop a run and keep what it found", run=True),
+    Command("pause", "pause a run after the step in flight", run=True),
+    Command("unpause", "let a paused run go on", run=True),
+    Command("wait", "block until a run ends or needs a decision", run=True, options=(_TIMEOUT,)),
+    Command("resume", "continue a run that a restarted kernel left; finished steps are not repeated", run=True),
+    Command("report", "write a run's HTML report", run=True, extra="FILE"),
+    Command("cost", "tokens, money, chip seconds and time spent, with their caps", run=True),
+    Command("config", "every setting, its value and where it came from"),
+    Command("doctor", "check what this machine can do, and say what to install"),
+    Command("version", "versions of maxkernel, jax and the TPU compiler"),
+    Command("help", "this list, or the help of one mode or command", extra="TOPIC"),
+)
+
+SETTINGS = tuple(option for option in OPTIONS if option.setting)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word most like ``word``."""
+    known = list(known)
+    return (difflib.get_close_matches(word, known, n=1, cutoff=0.0) or known)[0]
+
+
+def mode(name: str) -> Mode | None:
+    return next((m for m in MODES if m.name == name), None)
+
+
+def command(name: str) -> Command | None:
+    return next((c for c in COMMANDS if c.name == name), None)
+
+
+def options_of(mode_name: str) -> tuple[Option, ...]:
+    return tuple(o for o in OPTIONS if mode_name in o.modes)
