@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,13 @@ from maxkernel_nb.values import Value
 
 log = logging.getLogger(__name__)
 V = TypeVar("V", bound=Value)
+_STEP: contextvars.ContextVar[str] = contextvars.ContextVar("maxkernel_step", default="")
+_INNER: contextvars.ContextVar[list[float]] = contextvars.ContextVar("maxkernel_inner_seconds")
+
+
+def current_step() -> str:
+    """The key of the innermost step in progress on this task, or the empty string."""
+    return _STEP.get()
 
 
 @dataclass(frozen=True)
@@ -72,15 +80,21 @@ class Runtime:
             return _recorded(recorded, result)
         await self.checkpoint()
         self.run.emit(ev.StepStarted(step=key, role=role, title=title))
-        start = time.monotonic()
+        start, inner, outer = time.monotonic(), [0.0], _INNER.get(None)
+        outer_step, outer_inner = _STEP.set(key), _INNER.set(inner)
         try:
             value = await work()
             answer, text = {"value": value.to_dict()}, summary(value)
         except Declined as error:
             answer, text = {"declined": str(error)}, str(error)
+        finally:
+            _STEP.reset(outer_step)
+            _INNER.reset(outer_inner)
         seconds = round(time.monotonic() - start, 3)
+        if outer is not None:
+            outer[0] += seconds
         self.run.emit(ev.StepFinished(step=key, seconds=seconds, result=answer, summary=text))
-        self.spent(Spend(wall_seconds=seconds), what=key)
+        self.spent(Spend(wall_seconds=round(max(0.0, seconds - inner[0]), 3)), what=key)
         return _recorded(answer, result)
 
     async def checkpoint(self) -> None:
