@@ -7,6 +7,8 @@ fixed for the worker's life.
 from __future__ import annotations
 
 import functools
+import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +45,12 @@ def worker_environment(dump_dir: str | Path | None = None) -> dict[str, str]:
             f" --xla_jf_dump_llo_pass_label_regex=.*({DUMP_LABELS}).*"
         )
     return env
+
+
+def dump_folder() -> Path | None:
+    """The folder that this process's libtpu dumps to, read from its flags; None where dumps are off."""
+    found = re.search(r"--xla_jf_dump_to=(\S+)", os.environ.get("LIBTPU_INIT_ARGS", ""))
+    return Path(found.group(1)) if found else None
 
 
 @dataclass(frozen=True)

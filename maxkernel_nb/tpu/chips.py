@@ -43,6 +43,7 @@ class Chip:
     scoped_vmem_bytes: int
     smem_bytes: int
     device_kinds: tuple[str, ...]
+    dma_granule_bytes: int = 32  # [jax]; the unit of the schedule's DMA sizes, checked against block sizes
 
     @property
     def device_share(self) -> float:
@@ -79,6 +80,7 @@ CHIPS: dict[str, Chip] = {
             scoped_vmem_bytes=16 * MIB,  # [provoked]
             smem_bytes=1 * MIB,  # [provoked] [jax]
             device_kinds=("TPU v4",),
+            dma_granule_bytes=512,  # from the schedule: a 128 KiB block is a DMA of 256 granules
         ),
         Chip(
             name="v5e",

@@ -1,0 +1,380 @@
+"""Runs the scalar side of a scheduled program, to learn how often each of its bundles executes and what its DMAs move.
+
+The compiler's final program carries its whole control flow: grid counters, ``pl.when`` conditions, loop bounds and DMA
+guards are scalar instructions in single-assignment form. They are translated to one Python function (only what
+branches and DMAs depend on) and run. So region frequencies and trip counts come from the very program that would run,
+for Pallas kernels and XLA fusions alike. What depends on data (scalar prefetch, values taken from vectors) is unknown:
+such a branch is counted as falling into its region, such a loop as run once, and both are reported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from maxkernel_nb.tpu.schedule import LOAD, SCALAR, STORE, Bundle, Program
+
+DELAY_SLOTS = 4  # bundles after a branch that run anyway (v4 to v6e); a region marker may show fewer
+STEP_BUDGET = 400_000  # executed basic blocks; about half a second
+MASK = 0xFFFFFFFF
+NAME = re.compile(r"%([sp])(\w+)")
+BINARY = {
+    "sadd.s32": "{0} + {1}", "ssub.s32": "{0} - {1}", "sand.u32": "{0} & {1}", "sor.u32": "{0} | {1}",
+    "sxor.u32": "{0} ^ {1}", "smul.u32": "wrap({0} * {1})", "smul.s32": "wrap({0} * {1})",
+    "sshll.u32": "wrap({0} << ({1} & 63))", "sshrl.u32": "wrap(({0} & 4294967295) >> ({1} & 63))",
+    "sshra.s32": "{0} >> ({1} & 63)", "smin.s32": "min({0}, {1})", "smax.s32": "max({0}, {1})",
+    "smin.u32": "min({0} & 4294967295, {1} & 4294967295)", "smax.u32": "max({0} & 4294967295, {1} & 4294967295)",
+    "scalar_lea.vmem": "{0} + {1}", "scalar_lea.hbm": "{0} + {1}", "scalar_lea.smem": "{0} + {1}",
+    "por": "{0} or {1}", "pand": "{0} and {1}", "pnand": "not ({0} and {1})", "pnor": "not ({0} or {1})",
+    "pxor": "bool({0}) != bool({1})",
+}  # fmt: skip
+UNARY = {"smov": "{0}", "pmov": "{0}", "pneg": "not {0}", "int_to_ptr.vmem": "{0}", "int_to_ptr.smem": "{0}"}
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+@dataclass
+class Execution:
+    """``times[i]``: how often bundle i runs. ``bytes_in``/``bytes_out``: HBM bytes by DMA, over the whole program.
+
+    ``steps``: iterations of the outermost loop (1 without one). ``unknown`` names what could not be followed;
+    ``unsized`` counts executed DMAs whose size is data-dependent.
+    """
+
+    times: list[float]
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    steps: float = 1.0
+    trips: tuple[float, ...] = ()
+    unknown: list[str] = field(default_factory=list)
+    unsized: int = 0
+
+
+@dataclass
+class _Def:
+    to: str
+    expression: str
+    needs: tuple[str, ...]
+    bundle: int
+    phi: bool = False
+    predicate: str = ""
+
+
+@dataclass
+class _Block:
+    first: int
+    last: int  # inclusive
+    branch_at: int = -1
+
+
+def execute(program: Program, granule: int = 32) -> Execution:
+    """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes."""
+    bundles = program.bundles
+    blocks = _blocks(bundles)
+    defs, unknown_names = _definitions(bundles, blocks)
+    tainted = _taint(defs, unknown_names)
+    source, dmas, notes = _generate(bundles, blocks, defs, tainted)
+    scope: dict = {"wrap": _wrap}
+    exec(compile(source, "<schedule>", "exec"), scope)
+    counts, moved, finished = scope["run"](STEP_BUDGET)
+    return _collect(program, blocks, counts, moved, dmas, finished, notes, granule)
+
+
+def _wrap(value: int) -> int:
+    value &= MASK
+    return value - (MASK + 1) if value > MASK >> 1 else value
+
+
+# --- structure
+
+
+def _delay(bundles: list[Bundle], at: int) -> int:
+    for d in range(DELAY_SLOTS + 1):
+        if at + d < len(bundles) and bundles[at + d].ends_region:
+            return d
+    return min(DELAY_SLOTS, len(bundles) - 1 - at)
+
+
+def _blocks(bundles: list[Bundle]) -> list[_Block]:
+    leaders, branch_ends = {0}, {}
+    for i, b in enumerate(bundles):
+        if b.branch:
+            end = i + _delay(bundles, i)
+            if b.branch.target > i:
+                end = min(end, b.branch.target - 1)
+            branch_ends[end] = i
+            leaders.update({b.branch.target, end + 1})
+    starts = sorted(x for x in leaders if x < len(bundles))
+    ends = [s - 1 for s in starts[1:]] + [len(bundles) - 1]
+    return [_Block(s, e, branch_ends.get(e, -1)) for s, e in zip(starts, ends, strict=True)]
+
+
+# --- reading instructions
+
+
+def _definitions(bundles: list[Bundle], blocks: list[_Block]) -> tuple[list[_Def], set[str]]:
+    defs: list[_Def] = []
+    unknown: set[str] = set()
+    stored = {m["key"] for b in bundles for t in b.scalars if (m := STORE.search(t))}
+    for i, bundle in enumerate(bundles):
+        for text in bundle.scalars:
+            made = _store(text, i) if "sst [" in text else _scalar(text, i, stored)
+            if made:
+                defs.append(made)
+            elif found := SCALAR.match(text):
+                unknown.add(_local(found["to"]))
+    return defs, unknown
+
+
+def _store(text: str, at: int) -> _Def | None:
+    found = STORE.search(text)
+    if not found or "%" in found["key"]:
+        return None
+    value, key = _value(found["value"]), _slot(found["key"])
+    predicate = found["pred"] or ""
+    needs = [*_names(found["value"])]
+    if predicate:
+        value = f"({value} if {_value(predicate)} else {key})"
+        needs += [*_names(predicate), key]
+    return _Def(key, value, tuple(needs), at)
+
+
+def _scalar(text: str, at: int, stored: set[str]) -> _Def | None:
+    found = SCALAR.match(text)
+    if not found:
+        return None
+    to, op, args = _local(found["to"]), found["op"], found["args"].strip()
+    if op == "sld":
+        load = LOAD.match(args)
+        if load and load["key"] in stored and "%" not in load["key"]:
+            return _Def(to, _slot(load["key"]), (_slot(load["key"]),), at)
+        return None
+    args = re.sub(r"\[resolvable:\$\w+\]", "", args)
+    select = re.match(r"\((!?%p\w+), (%\w+)\),\s*(.+)$", args)  # keeps the old value unless the predicate holds
+    if select:
+        p, old, new = select.groups()
+        return _make(to, f"({_value(new)} if {_value(p)} else {_value(old)})", (p, old, new), at)
+    guard = re.match(r"\((!?%p\w+)\),?\s*", args)
+    if guard:
+        args = args[guard.end() :]
+    parts = [p.strip() for p in args.split(",") if p.strip()]
+    if op == "sphi" and len(parts) == 2:
+        return _Def(to, "", tuple(_local(p) for p in parts), at, phi=True)
+    if op == "scalar_select" and len(parts) == 3:
+        return _make(to, f"({_value(parts[1])} if {_value(parts[0])} else {_value(parts[2])})", tuple(parts), at)
+    expression = _expression(op, parts)
+    return _make(to, expression, tuple(parts), at) if expression else None
+
+
+def _expression(op: str, parts: list[str]) -> str:
+    values = [_value(p) for p in parts]
+    compare = re.match(r"scmp\.(\w\w)\.([su])32", op)
+    if compare and len(values) == 2 and compare[1] in COMPARE:
+        a, b = (f"({v} & 4294967295)" if compare[2] == "u" else v for v in values)
+        return f"{a} {COMPARE[compare[1]]} {b}"
+    if op in BINARY and len(values) == 2:
+        return BINARY[op].format(*values)
+    if op in UNARY and len(values) == 1:
+        return UNARY[op].format(*values)
+    return ""
+
+
+def _make(to: str, expression: str, parts: tuple[str, ...], at: int) -> _Def:
+    return _Def(to, expression, tuple(n for p in parts for n in _names(p)), at)
+
+
+def _local(text: str) -> str:
+    """``%s23536_s29`` -> ``s23536_s29``; a literal stays as it is."""
+    return text.lstrip("!").lstrip("%") if "%" in text else str(_literal(text))
+
+
+def _value(text: str) -> str:
+    text = text.strip()
+    if text.startswith("!"):
+        return f"(not {_local(text)})"
+    return _local(text)
+
+
+def _names(text: str) -> list[str]:
+    return [kind + rest for kind, rest in NAME.findall(text)]
+
+
+def _slot(key: str) -> str:
+    return "m_" + re.sub(r"\W+", "_", key)
+
+
+def _literal(text: str) -> int:
+    """Integers as signed 32-bit; an allocation's address is not known and not needed: 0."""
+    found = re.fullmatch(r"-?\d+|-?0x[0-9a-f]+", text.strip().lstrip("$"))
+    return _wrap(int(found.group(0), 0)) if found else 0
+
+
+# --- what can be known
+
+
+def _taint(defs: list[_Def], unknown: set[str]) -> set[str]:
+    known = {d.to for d in defs}
+    tainted = set(unknown) | {n for d in defs for n in d.needs if n not in known and not _is_number(n)}
+    changed = True
+    while changed:
+        changed = False
+        for d in defs:
+            if d.to not in tainted and any(n in tainted for n in d.needs):
+                tainted.add(d.to)
+                changed = True
+    return tainted
+
+
+def _is_number(name: str) -> bool:
+    return name.lstrip("-").isdigit()
+
+
+def _needed(defs: list[_Def], roots: set[str]) -> set[str]:
+    by_name: dict[str, list[_Def]] = {}
+    for d in defs:
+        by_name.setdefault(d.to, []).append(d)
+    needed, todo = set(), list(roots)
+    while todo:
+        name = todo.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        todo += [n for d in by_name.get(name, ()) for n in d.needs if not _is_number(n)]
+    return needed
+
+
+# --- translation to Python
+
+
+def _generate(
+    bundles: list[Bundle], blocks: list[_Block], defs: list[_Def], tainted: set[str]
+) -> tuple[str, list[tuple[int, str]], list[str]]:
+    notes: list[str] = []
+    dmas = [(i, d) for i, b in enumerate(bundles) for d in b.dmas if "hbm" in d.kind]
+    roots = {n for b in bundles if b.branch for n in _names(b.branch.predicate)}
+    roots |= {n for _, d in dmas for n in (*_names(d.predicate), *_names(d.size))}
+    needed = _needed(defs, roots) - tainted
+    kept = [d for d in defs if d.to in needed]
+    by_bundle: dict[int, list[_Def]] = {}
+    for d in kept:
+        by_bundle.setdefault(d.bundle, []).append(d)
+    index_of = {b.first: k for k, b in enumerate(blocks)}
+    home = {d.to: d.bundle for d in kept}
+    body: list[list[str]] = []
+    for k, block in enumerate(blocks):
+        lines = [f"c[{k}] += 1"]
+        for i in range(block.first, block.last + 1):
+            lines += _phis(by_bundle.get(i, ()), k, i, blocks, home)
+            lines += [f"{d.to} = {d.expression}" for d in by_bundle.get(i, ()) if not d.phi]
+            lines += [_move(n, d, tainted, notes) for n, (at, d) in enumerate(dmas) if at == i]
+        lines += _jump(bundles, blocks, k, index_of, tainted, notes)
+        body.append(lines)
+    names = sorted(needed)
+    start = [f"{' = '.join(names)} = 0"] if names else []
+    start += ["prev = -1", "pc = 0", f"c = [0] * {len(blocks)}", f"d = [[0, 0, 0] for _ in range({max(len(dmas), 1)})]"]
+    out = ["def run(budget):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
+    out += _dispatch(body, 0, len(body), 2)
+    out += ["    return c, d, False"]
+    return "\n".join(out), [(i, d.kind) for i, d in dmas], notes
+
+
+def _phis(defs, block: int, at: int, blocks: list[_Block], home: dict[str, int]) -> list[str]:
+    """All phis of a bundle at once (they read the old values). The operand is chosen by the edge control came along."""
+    phis = [d for d in defs if d.phi]
+    if not phis:
+        return []
+    values = []
+    for d in phis:
+        first, second = d.needs
+        at_1, at_2 = home.get(first, -1), home.get(second, -1)
+        if max(at_1, at_2) >= at:  # a loop: one operand comes from the back edge
+            back, entry = (second, first) if at_2 >= at_1 else (first, second)
+            values.append(f"({back} if prev >= {block} else {entry})")
+        else:  # a join: the operand defined later lies in the region that may have been skipped
+            late, early = (second, first) if at_2 >= at_1 else (first, second)
+            lo = next((k for k, b in enumerate(blocks) if b.first <= max(at_1, at_2) <= b.last), block)
+            values.append(f"({late} if prev >= {lo} else {early})")
+    return [f"{', '.join(d.to for d in phis)} = {', '.join(values)}" + ("," if len(phis) == 1 else "")
+            if len(phis) > 1 else f"{phis[0].to} = {values[0]}"]  # fmt: skip
+
+
+def _move(n: int, dma, tainted: set[str], notes: list[str]) -> str:
+    size = _local(dma.size)
+    if size in tainted:
+        size = "0"
+        notes.append("a DMA's size depends on data and is not counted")
+    condition = _value(dma.predicate) if dma.predicate else "True"
+    if _local(dma.predicate or "0") in tainted:
+        condition = "True"
+        notes.append("a DMA's guard depends on data: counted as always issued")
+    return f"if {condition}: e = d[{n}]; e[0] += 1; e[1] += {size}; e[2] = e[2] or {size}"
+
+
+def _jump(bundles, blocks, k, index_of, tainted, notes) -> list[str]:
+    at = blocks[k].branch_at
+    last = k + 1 >= len(blocks)
+    following = "return c, d, True" if last else f"pc = {k + 1}"
+    leave = [f"prev = {k}"]
+    if at < 0:
+        return [*leave, following]
+    branch = bundles[at].branch
+    target = index_of[branch.target]
+    if branch.predicate and _local(branch.predicate) in tainted:
+        what = "a loop's trip count" if branch.target <= at else "a condition"
+        counted = "counted as one trip" if branch.target <= at else "its region is counted as always run"
+        notes.append(f"{what} at bundle {at:#x} depends on data: {counted}")
+        return [*leave, following]
+    condition = _value(branch.predicate) if branch.predicate else "True"
+    return [*leave, f"if {condition}: pc = {target}", f"else: {following}"]
+
+
+def _dispatch(body: list[list[str]], lo: int, hi: int, depth: int) -> list[str]:
+    """A balanced tree of comparisons on ``pc``: Python has no jump table."""
+    pad = "    " * depth
+    if hi - lo == 1:
+        return [pad + line for line in body[lo]]
+    mid = (lo + hi) // 2
+    return [
+        f"{pad}if pc < {mid}:",
+        *_dispatch(body, lo, mid, depth + 1),
+        f"{pad}else:",
+        *_dispatch(body, mid, hi, depth + 1),
+    ]
+
+
+# --- result
+
+
+def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> Execution:
+    times = [0.0] * len(program.bundles)
+    for block, count in zip(blocks, counts, strict=True):
+        times[block.first : block.last + 1] = [float(count)] * (block.last - block.first + 1)
+    scale = 1.0
+    if not finished:
+        scale = _remaining(program, times)
+        notes.append("the program is long: its frequencies were read from the first part of its grid")
+        times = [t * scale for t in times]
+    heads = [times[i] for i, b in enumerate(program.bundles) if b.mark == "LB" and b.depth <= 1]
+    into = sum(m[1] for m, (_, kind) in zip(moved, dmas, strict=False) if kind.startswith("hbm_to"))
+    out = sum(m[1] for m, (_, kind) in zip(moved, dmas, strict=False) if kind.endswith("to_hbm"))
+    return Execution(
+        times=times,
+        bytes_in=into * granule * scale,
+        bytes_out=out * granule * scale,
+        steps=max(heads, default=1.0) or 1.0,
+        trips=tuple(times[i] for i, b in enumerate(program.bundles) if b.mark == "LB"),
+        unknown=list(dict.fromkeys(notes)),
+    )
+
+
+def _remaining(program: Program, times: list[float]) -> float:
+    """How many times longer the outermost loop is than what was run of it: its exit test's constant over its count."""
+    for i, b in enumerate(program.bundles):
+        ends = [c for c in program.bundles[i:] if c.branch and c.branch.target == i]
+        if b.mark != "LB" or b.depth > 1 or not times[i] or not ends:
+            continue
+        test = re.compile(rf"{re.escape(ends[0].predicate.lstrip('!'))} = scmp\.g\w\.s32\.totalorder %\w+, (\d+)")
+        for text in (t for c in program.bundles[i:] for t in c.scalars):
+            bound = test.match(text)
+            if bound:
+                return max(int(bound.group(1)) / times[i], 1.0)
+    return 1.0

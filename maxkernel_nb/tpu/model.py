@@ -1,0 +1,262 @@
+"""From a compiled program to a modelled time. Modelled, never measured.
+
+Per scheduled op: ``max(C, M) + min(C, M) / steps`` where C is the executed bundles over the clock, M the HBM bytes its
+DMAs move over 87 % of the peak bandwidth, and ``steps`` the iterations of its pipelined loop: the first fetch and the
+last write-back cannot overlap. One fitted constant (the 87 %); everything else is read from the compiler's output.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from maxkernel_nb.tpu import aot
+from maxkernel_nb.tpu.availability import libtpu_version
+from maxkernel_nb.tpu.chips import Chip
+from maxkernel_nb.tpu.chips import chip as chip_named
+from maxkernel_nb.tpu.emulate import Execution, execute
+from maxkernel_nb.tpu.hlo import Instruction, Module, parse_module
+from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
+
+HBM_EFFICIENCY = 0.87  # share of peak HBM bandwidth that large streams reach; see calibration in error_source
+UNIT_LIMITS = {"mxu": "mxu", "xlu": "xlu", "valu": "valu", "eup": "eup", "vload": "load/store", "vstore": "load/store",
+               "vpop": "xlu", "salu": "scalar"}  # fmt: skip
+BUSY = 0.6  # a unit used in at least this share of the bundles is named as the bound; below, waiting is
+
+
+def profile_exported(serialized: bytes, chip: str, source_file: str = "") -> ScheduleProfile:
+    """Compiles exported bytes for ``chip`` and models the time of one run on one device.
+
+    To be called in a worker started with ``aot.worker_environment(dump_dir)``; the dumps are read and deleted. Without
+    dumps, or with dumps of an unknown form, the figures are HLO estimates and ``source`` says "hlo".
+
+    Raises:
+        CompileFailure: the compiler refuses the program.
+        InfrastructureError: no compiler here, or unreadable bytes.
+    """
+    folder = aot.dump_folder()
+    _clear(folder)
+    try:
+        compiled = aot.compile_exported(serialized, chip, source_file)
+        return profile_compiled(compiled, folder)
+    finally:
+        _clear(folder)
+
+
+def profile_compiled(compiled: aot.Compiled, folder: Path | None) -> ScheduleProfile:
+    """The profile of a compiled program whose schedule dumps lie in ``folder`` (None: HLO estimates only)."""
+    facts = chip_named(compiled.chip)
+    module = parse_module(compiled.hlo)
+    notes: list[str] = []
+    programs, same = _programs(folder, notes)
+    own_kernels = "tpu_custom_call" in compiled.module
+    ops = _merge(_op_profiles(module, programs, same, facts, own_kernels, notes))
+    if facts.device_cores < facts.cores:
+        notes.append(
+            f"one of the {facts.cores} cores of a {facts.name} chip runs this program, at its share of the bandwidth"
+        )
+    return _whole(compiled, facts, module, ops, notes, bool(programs), own_kernels)
+
+
+def _programs(folder: Path | None, notes: list[str]) -> tuple[dict[str, Program], dict[str, str]]:
+    if folder is None or not folder.is_dir():
+        return {}, {}
+    try:
+        return read_programs(folder), deduplicated(folder)
+    except UnknownForm as reason:
+        notes.append(f"schedule dumps have an unknown form ({reason}): estimates from HLO instead")
+        return {}, {}
+
+
+# --- ops
+
+
+def _op_profiles(
+    module: Module, programs: dict[str, Program], same: dict[str, str], facts: Chip, own_kernels: bool, notes: list[str]
+) -> Iterator[OpProfile]:
+    ran: dict[str, Execution] = {}
+    for i, times, sure in module.walk():
+        if not sure:
+            notes.append(f"how often {i.name} runs is not known to the compiler: counted {times:g} times")
+        program = programs.get(i.name) or programs.get(same.get(i.name, ""))
+        if program is not None:
+            if program.name not in ran:
+                ran[program.name] = execute(program, facts.dma_granule_bytes)
+            yield _from_schedule(i, module, program, ran[program.name], times, facts, own_kernels)
+            notes.extend(f"{i.name}: {u}" for u in ran[program.name].unknown)
+        elif i.opcode in ("copy-start", "slice-start", "async-start"):
+            yield _from_hlo(i, module, times, facts, "copy")
+        elif _costs(i, module):
+            yield _from_hlo(i, module, times, facts, _kind(i, own_kernels))
+
+
+def _costs(i: Instruction, module: Module) -> bool:
+    return i.target != "AllocateBuffer" and (i.estimated_cycles > 0 or sum(module.hbm_traffic(i)) > 4096)
+
+
+def _kind(i: Instruction, own_kernels: bool) -> str:
+    if i.opcode == "custom-call":
+        return "pallas" if i.target == "tpu_custom_call" and own_kernels else "custom-call"
+    return i.opcode if i.opcode in ("fusion", "copy") else "other"
+
+
+def _from_schedule(
+    i: Instruction, module: Module, program: Program, run: Execution, times: float, facts: Chip, own: bool
+) -> OpProfile:
+    bundles = sum(run.times)
+    moved = (run.bytes_in + run.bytes_out) * facts.device_cores
+    if not moved and not any(b.dmas for b in program.bundles):
+        moved = sum(module.hbm_traffic(i))
+    compute, memory = _ms(bundles, facts), _hbm_ms(moved, facts)
+    total = max(compute, memory) + min(compute, memory) / max(run.steps, 1.0)
+    used = _utilisation(program, run, bundles)
+    spare = {u: used.pop(u, 0.0) for u in ("fill", "spill")}
+    return OpProfile(
+        name=i.name,
+        kind=_kind(i, own),
+        modelled_ms=total * times,
+        compute_ms=compute * times,
+        memory_ms=memory * times,
+        bundles=bundles * times,
+        trips=((times,) if times != 1 else ()) + run.trips,
+        hbm_bytes=moved * times,
+        bound_by=_bound(compute, memory, used),
+        utilisation=used,
+        spills=sum(program.slots.get("spill", ())),
+        fills=sum(program.slots.get("fill", ())),
+        note=_spill_note(spare),
+    )
+
+
+def _spill_note(spare: dict[str, float]) -> str:
+    return "spilling registers in its loop" if spare["spill"] > 0.2 else ""
+
+
+def _from_hlo(i: Instruction, module: Module, times: float, facts: Chip, kind: str) -> OpProfile:
+    read, written = module.hbm_traffic(i)
+    compute, memory = _ms(i.estimated_cycles, facts), _hbm_ms(read + written, facts)
+    return OpProfile(
+        name=i.name,
+        kind=kind,
+        modelled_ms=max(compute, memory) * times,
+        compute_ms=compute * times,
+        memory_ms=memory * times,
+        hbm_bytes=(read + written) * times,
+        trips=(times,) if times != 1 else (),
+        bound_by="hbm" if memory >= compute else "latency",
+        note="from HLO estimates",
+    )
+
+
+def _ms(cycles: float, facts: Chip) -> float:
+    return cycles / (facts.clock_ghz * 1e6)
+
+
+def _hbm_ms(size: float, facts: Chip) -> float:
+    return size / (HBM_EFFICIENCY * facts.device_hbm_gbs * 1e6)
+
+
+def _utilisation(program: Program, run: Execution, bundles: float) -> dict[str, float]:
+    if not bundles:
+        return {}
+    used = {}
+    for unit, slots in program.slots.items():
+        capacity = program.capacity.get(unit, 0)
+        if capacity:
+            busy = sum(n * t for n, t in zip(slots, run.times, strict=False))
+            used[unit] = round(busy / bundles / capacity, 4)
+    return used
+
+
+def _bound(compute: float, memory: float, used: dict[str, float]) -> str:
+    if memory >= compute:
+        return "hbm"
+    unit = max(used, key=lambda u: used[u], default="")
+    return UNIT_LIMITS.get(unit, "latency") if used.get(unit, 0.0) >= BUSY else "latency"
+
+
+def _merge(ops: Iterator[OpProfile]) -> list[OpProfile]:
+    """Async copies run beside the other ops: only what does not fit into the others' spare DMA time is theirs."""
+    listed = list(ops)
+    spare = sum(max(o.modelled_ms - o.memory_ms, 0.0) for o in listed if o.kind != "copy")
+    merged = []
+    for o in listed:
+        if o.kind == "copy" and o.note == "from HLO estimates":
+            hidden = min(spare, o.memory_ms)
+            spare -= hidden
+            o = o.model_copy(update={"modelled_ms": o.modelled_ms - hidden, "note": "asynchronous copy"})
+        merged.append(o)
+    return merged
+
+
+# --- the whole
+
+
+def _whole(
+    compiled: aot.Compiled,
+    facts: Chip,
+    module: Module,
+    ops: list[OpProfile],
+    notes: list[str],
+    scheduled: bool,
+    own: bool,
+) -> ScheduleProfile:
+    import jax
+
+    flops = _flops(compiled, facts, ops)
+    memory = compiled.executable.memory_analysis()
+    minimal = float(memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
+    total = sum(o.modelled_ms for o in ops)
+    longest = max(ops, key=lambda o: o.modelled_ms, default=None)
+    error, source = _error(scheduled, own)
+    return ScheduleProfile(
+        chip=facts.name,
+        modelled_ms=total,
+        flops=flops,
+        hbm_bytes=sum(o.hbm_bytes for o in ops),
+        roofline_ms=max(flops / (facts.device_tflops * 1e9), minimal / (facts.device_hbm_gbs * 1e6)),
+        ops=tuple(ops),
+        source="schedule" if scheduled else "hlo",
+        error_pct=error,
+        error_source=source,
+        bound_by=longest.bound_by if longest else "",
+        jax_version=jax.__version__,
+        libtpu_version=libtpu_version(),
+        compile_s=compiled.compile_s,
+        vmem_bytes=max((o.vmem_bytes for o in ops), default=0),
+        has_pallas=own,
+        notes=tuple(dict.fromkeys(notes))[:12],
+    )
+
+
+def _flops(compiled: aot.Compiled, facts: Chip, ops: list[OpProfile]) -> float:
+    """XLA's own count, plus what custom kernels issue to the MXU (tiles padded to the MXU's size count in full)."""
+    analysis = compiled.executable.cost_analysis()
+    if isinstance(analysis, list | tuple):
+        analysis = analysis[0] if analysis else None
+    counted = max(float((analysis or {}).get("flops", 0.0)), 0.0)
+    per_cycle = facts.tflops_bf16 * 1e12 / (facts.cores * facts.clock_ghz * 1e9) * facts.device_cores
+    kernels = (o for o in ops if o.kind in ("pallas", "custom-call"))
+    return counted + sum(o.utilisation.get("mxu", 0.0) * o.bundles * per_cycle for o in kernels)
+
+
+def _error(scheduled: bool, own: bool) -> tuple[float, str]:
+    if not scheduled:
+        return 40.0, "HLO estimates; not calibrated"
+    return (15.0 if own else 12.0), "day-one prototype against published v6e medians (26 rows), older compiler"
+
+
+# --- dumps
+
+
+def _clear(folder: Path | None) -> None:
+    """Removes what earlier compiles left: dumps are large and their names do not say which compile they are from."""
+    if folder is None or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,181 @@
+"""Reads the compiler's schedule dumps: the VLIW program of each op and the issue slots of each bundle.
+
+A bundle is one cycle. Only scalar instructions, branches and DMAs are read one by one; vector work is counted from the
+utilisation table that the compiler writes beside the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STAMPED = re.compile(r"^\d+-(?P<op>.+?)-\d+-(?P<kind>final_bundles|final_hlo-static-per-bundle-utilization)\.txt$")
+BUNDLE = re.compile(r"^\s*(?:0x[0-9a-f]+|0)\s+(?P<mark>L[BHE]|P[BF]|CT)?\s*:\s*(?P<depth>>*)\s*\{(?P<body>.*)$")
+REGION = re.compile(r"Start(?:/End empty)? region (\d+)")
+SCALAR = re.compile(r"^(?P<to>%[sp]\w+) = (?P<op>[a-z][\w.]*)\s*(?P<args>.*)$")
+STORE = re.compile(r"sst \[smem:\[(?P<key>[^\]]*)\]\]\s*(?:\((?P<pred>!?%p\w+)\),\s*)?(?P<value>\S+)")
+LOAD = re.compile(r"\[smem:\[(?P<key>[^\]]*)\]\]")
+BRANCH = re.compile(r"sbr\.rel\s*(?:\((?P<pred>!?%p\w+)\)\s*)?target = \$region(?P<region>\d+)")
+DMA = re.compile(
+    r"= dma\.(?P<kind>\w+)\s+(?:\[[^\]]*\]\s*)?(?:\((?P<pred>!?%p\w+)\),)?.*?/\*size_in_granules=\*/(?P<size>[%\w]+)",
+    re.S,
+)
+UNITS = {
+    "MXU": "mxu", "XLU": "xlu", "VALU": "valu", "VPOP": "vpop", "EUP": "eup", "VLOAD": "vload",
+    "VLOAD:FILL": "fill", "VSTORE": "vstore", "VSTORE:SPILL": "spill", "SALU": "salu",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dma:
+    """One DMA instruction. ``size`` is in granules: an integer, or the register that holds it."""
+
+    kind: str
+    predicate: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """``target`` is a bundle index; it is taken when ``predicate`` (may start with ``!``; empty: always) holds."""
+
+    predicate: str
+    target: int
+
+
+@dataclass
+class Bundle:
+    mark: str = ""
+    depth: int = 0
+    scalars: list[str] = field(default_factory=list)
+    dmas: list[Dma] = field(default_factory=list)
+    branch: Branch | None = None
+    label: str = ""  # the region a branch goes to, before targets are known
+    predicate: str = ""
+    ends_region: bool = False
+
+
+@dataclass
+class Program:
+    """The final program of one scheduled op. ``slots[unit]`` has an entry a bundle, ``capacity[unit]`` is a cycle's."""
+
+    name: str
+    bundles: list[Bundle]
+    slots: dict[str, list[int]] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+
+
+class UnknownForm(Exception):
+    """A dump that this reader does not understand: fall back to HLO estimates."""
+
+
+def read_programs(folder: Path) -> dict[str, Program]:
+    """Every op's program in a dump folder, by the HLO instruction's name.
+
+    Raises:
+        UnknownForm: there are dumps, and none could be read.
+    """
+    programs: dict[str, Program] = {}
+    tables: dict[str, tuple[dict[str, list[int]], dict[str, int]]] = {}
+    for path in sorted(folder.iterdir()):
+        found = STAMPED.match(path.name)
+        if not found or found["op"].startswith("<") or found["op"] == "TLP":
+            continue
+        text = path.read_text(errors="replace")
+        if found["kind"] == "final_bundles":
+            with contextlib.suppress(UnknownForm):
+                programs[found["op"]] = Program(found["op"], parse_bundles(text))
+        else:
+            tables[found["op"]] = parse_utilisation(text)
+    for name, program in programs.items():
+        program.slots, program.capacity = tables.get(name, ({}, {}))
+    if tables and not any(p.bundles for p in programs.values()):
+        raise UnknownForm(f"none of {len(tables)} schedule dumps could be read")
+    return programs
+
+
+def deduplicated(folder: Path) -> dict[str, str]:
+    """Names of ops whose program was not dumped again, each with the op it equals."""
+    same: dict[str, str] = {}
+    for path in folder.glob("*deduplication-map*"):
+        for line in path.read_text(errors="replace").splitlines():
+            names = re.findall(r"%?([\w.\-]+)", line)
+            if len(names) >= 2:
+                same[names[0]] = names[-1]
+    return same
+
+
+def parse_utilisation(text: str) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """The per-bundle slot counts by unit, and each unit's slots a cycle. Empty where the table has another form."""
+    head, _, rows = text.partition("== UTILIZATION:")
+    names = [line for line in head.splitlines() if "MXU" in line]
+    numbers = [line for line in head.splitlines() if re.fullmatch(r"[\d\s]+", line) and line.strip()]
+    if not names or not numbers:
+        return {}, {}
+    units = [UNITS.get(n.strip(), n.strip().lower()) for n in names[0].split(",")]
+    capacity = dict(zip(units, map(int, numbers[0].split()), strict=False))
+    table = [[int(n) for n in line.split()] for line in rows.splitlines() if line.strip()]
+    return {u: [row[i] for row in table if i < len(row)] for i, u in enumerate(units)}, capacity
+
+
+def parse_bundles(text: str) -> list[Bundle]:
+    """The program as bundles, with branch targets resolved to bundle indices."""
+    bundles: list[Bundle] = []
+    regions: dict[str, int] = {}
+    for mark, depth, body in _raw_bundles(text):
+        code, trailer = _split(body)
+        for region in REGION.findall(trailer):
+            regions.setdefault(region, len(bundles))
+        bundles.append(_bundle(mark, depth, code, trailer))
+    for bundle in bundles:
+        if bundle.label:
+            if bundle.label not in regions:
+                raise UnknownForm(f"branch to region {bundle.label}, which the dump does not mark")
+            bundle.branch = Branch(bundle.predicate, regions[bundle.label])
+    return bundles
+
+
+def _raw_bundles(text: str):
+    """(mark, loop depth, text) a bundle; comments inside may run over several lines."""
+    current: list[str] | None = None
+    mark, depth = "", 0
+    for line in text.splitlines():
+        found = BUNDLE.match(line)
+        if found:
+            if current is not None:
+                yield mark, depth, "\n".join(current)
+            mark, depth, current = found["mark"] or "", len(found["depth"]), [found["body"]]
+        elif current is not None:
+            current.append(line)
+    if current is not None:
+        yield mark, depth, "\n".join(current)
+
+
+def _split(body: str) -> tuple[str, str]:
+    """The instructions, and the comment behind the closing brace."""
+    end = body.rfind("}")
+    comment = body.rfind("} /*")
+    end = comment if comment >= 0 else end
+    return body[:end], body[end + 1 :]
+
+
+def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
+    bundle = Bundle(mark=mark, depth=depth, ends_region="End region" in trailer)
+    for part in code.split(";;"):
+        if "dma." in part and "= dma." in part:
+            found = DMA.search(part)
+            if found and "shalt" not in part:
+                bundle.dmas.append(Dma(found["kind"], found["pred"] or "", found["size"]))
+                continue
+        core = "/* core id */" in part
+        text = re.sub(r"/\*.*?\*/", " ", part, flags=re.S).strip()
+        if core:  # of several cores that share a kernel, the first is followed
+            text = re.sub(r"= sld .*", "= smov 0", text)
+        jump = BRANCH.search(text)
+        if jump:
+            bundle.predicate, bundle.label = jump["pred"] or "", jump["region"]
+        elif SCALAR.match(text) or STORE.search(text):
+            bundle.scalars.append(text)
+    return bundle
