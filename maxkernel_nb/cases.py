@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from math import prod
 from typing import Any
 
 from maxkernel_nb.compat import equations
@@ -22,9 +23,10 @@ NEEDED = 3
 WORK_LIMIT = 0.3e9  # operations in one check case: seconds in TPU interpret mode, not minutes
 _WORK_CEILING = 10 * WORK_LIMIT  # where hard-coded sizes leave nothing smaller
 
+_PER_ELEMENT = 64  # drawing, copying and comparing one element weighs as much as this many operations
 _TRIES = 80  # proposals put to the reference for one kind of case
 _SCALES = ((1, 1), (1, 2), (3, 4), (2, 1), (1, 4), (3, 1))  # of every group, where the timing case is small already
-_RAGGED_SCALES = ((15, 16), (13, 16), (7, 16))
+_RAGGED_SCALES = ((15, 16), (13, 16), (7, 16), (7, 32), (5, 32))
 
 Trace = Callable[[Sequence[ArgSpec]], Any]
 
@@ -47,8 +49,8 @@ def derive_cases(args: Sequence[ArgSpec], trace: Trace, overrides: Sequence[str]
     checks = [*given, *(c for c in derived if c.role is CaseRole.CHECK)]
     if len(checks) < NEEDED:
         raise TaskError(
-            f"Only {len(checks)} check cases smaller than {timing.shapes} were found (the function fixes its sizes); "
-            f'pass {NEEDED - len(checks)} or more as --case "{_example(timing)}", or let sizes follow the arguments.'
+            f"Only {len(checks)} check cases of the {NEEDED} needed were found (the function fixes its sizes); pass "
+            f'{NEEDED - len(checks)} or more as --case "{_example(timing)}", or let sizes follow the arguments.'
         )
     return (timing, *checks, *(c for c in derived if c.role is CaseRole.RAGGED))
 
@@ -91,7 +93,7 @@ class _Search:
             for level in LEVELS:
                 sizes = sizes_for(self.groups, kind, mode, level)
                 args = resize(self.timing.args, sizes)
-                if not sizes or _key(args) in self.seen or (kind.ragged and not is_ragged(sizes)):
+                if _key(args) in self.seen or (kind.ragged and not is_ragged(sizes)):
                     continue
                 yield args
                 if level is LEVELS[0] and self.asked[_key(args)] is None:
@@ -111,10 +113,15 @@ class _Search:
         if key not in self.asked:
             try:
                 traced = self.trace(args)
-                self.asked[key] = work(traced.closed) if _structure(traced) == self.shape else None
+                self.asked[key] = self._cost(traced, args) if _structure(traced) == self.shape else None
             except TaskError:
                 self.asked[key] = None
         return self.asked[key]
+
+    @staticmethod
+    def _cost(traced: Any, args: tuple[ArgSpec, ...]) -> float:
+        elements = sum(prod(a.shape) for a in args) + sum(prod(a.shape) for a in traced.closed.out_avals)
+        return max(work(traced.closed), _PER_ELEMENT * elements)
 
     def _keep(self, name: str, role: CaseRole, args: tuple[ArgSpec, ...]) -> Case:
         self.seen.add(_key(args))

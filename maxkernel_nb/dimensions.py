@@ -16,8 +16,9 @@ NATURAL = 128  # a dimension up to one tile's width (a head dimension, a convolu
 class Group:
     """All dimensions of one ``size``. ``large``: to be shrunk to some tiles. ``batch``: to be shrunk to one or two.
 
-    ``last``: it is the last axis of an argument. ``multiple_of``: another group whose ratio to this one has a meaning
-    (heads and key heads).
+    ``last``: it is the last axis of an argument of rank two or more. ``multiple_of``: another group whose ratio to
+    this one has a meaning (heads and key heads). ``offsets``: the length of a vector of offsets, one more than another
+    group.
     """
 
     size: int
@@ -25,21 +26,24 @@ class Group:
     batch: bool
     last: bool
     multiple_of: int | None = None
+    offsets: bool = False
 
 
 def find_groups(args: Sequence[ArgSpec], traced: Any) -> list[Group]:
     """In order of first appearance, multiples after what they multiply; dimensions of 1 are left out."""
     sizes = list(dict.fromkeys(d for a in args for d in a.shape if d > 1))
-    related = _counterparts(args)
+    last = {a.shape[-1] for a in args if len(a.shape) > 1}
+    related = {b: a for b, a in _counterparts(args).items() if b not in last}
     outputs = {d for aval in traced.closed.out_avals for d in aval.shape}
     convolves = any(e.primitive.name == "conv_general_dilated" for e in equations(traced.closed))
     groups = []
     for size in sizes:
-        is_last = any(a.shape and a.shape[-1] == size for a in args)
+        is_last = size in last
+        offsets = size - 1 in sizes and all(a.shape == (size,) for a in args if size in a.shape)
         kin = {size, *(b for pair in related.items() if size in pair for b in pair)}
         batch = size <= NATURAL and not is_last and bool(kin & outputs) and _only_leads(size, args, convolves)
-        groups.append(Group(size, size > NATURAL, batch, is_last, related.get(size)))
-    return sorted(groups, key=lambda g: (g.multiple_of is not None, sizes.index(g.size)))
+        groups.append(Group(size, size > NATURAL and not offsets, batch, is_last, related.get(size), offsets))
+    return sorted(groups, key=lambda g: (g.offsets, g.multiple_of is not None, sizes.index(g.size)))
 
 
 def resize(args: Sequence[ArgSpec], sizes: Mapping[int, int]) -> tuple[ArgSpec, ...]:

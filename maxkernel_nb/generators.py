@@ -23,7 +23,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 @dataclass(frozen=True)
 class Sampled:
-    """An output of a generator: its shape and dtype, and some of its elements for each seed."""
+    """An output of a generator: its shape and dtype, and some of its elements for each seed (none: not known)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -86,10 +86,13 @@ def _sampled(call: Callable[[Any], Any]) -> Any:
     if not any(e.primitive.name.startswith("random_") for e in compat.equations(closed.jaxpr)):
         raise Declined("It draws nothing from the key: its values come from elsewhere.")
     evaluate = jax.jit(lambda key: sampling.sample_outputs(closed, [key]))
-    samples = [[np.asarray(v) for v in evaluate(key)] for key in keys]
+    columns = list(zip(*(evaluate(key) for key in keys), strict=True))
+    size = sum(a.size * a.dtype.itemsize for a in closed.out_avals)
+    if any(v is None for column in columns for v in column) and size <= _LARGE:
+        raise Declined("A sample cannot follow all of it, and it is cheap to run.")
     made = iter(
-        Sampled(tuple(aval.shape), str(aval.dtype), tuple(column))
-        for aval, column in zip(closed.out_avals, zip(*samples, strict=True), strict=True)
+        Sampled(tuple(aval.shape), str(aval.dtype), tuple(np.asarray(v) for v in column if v is not None))
+        for aval, column in zip(closed.out_avals, columns, strict=True)
     )
     return _rebuild(outline[0], lambda v: v if isinstance(v, _PLAIN) else next(made))
 

@@ -91,7 +91,10 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
     if isinstance(value, ArgSpec):
         return value
     if isinstance(value, generators.Sampled):
-        return ArgSpec(name=name, shape=value.shape, dtype=value.dtype, draw=draw_like(value.samples, value.dtype))
+        draw = draw_like(value.samples, value.dtype) if value.samples else default_draw(value.dtype)
+        if not value.samples and notes is not None:
+            notes.append(f"The values of {name!r} are too many to make and not sampled; {draw.kind} ones serve.")
+        return ArgSpec(name=name, shape=value.shape, dtype=value.dtype, draw=draw)
     if not is_array(value):
         raise UsageError(
             f"Argument {name!r} is a {type(value).__name__}; a task takes arrays one by one, so spread a tuple, list "

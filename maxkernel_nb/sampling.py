@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from maxkernel_nb.compat import bind_equation, inner_jaxprs
-from maxkernel_nb.errors import Declined
 
 COUNT = 4096  # elements in each sample
 _SMALL = 4096  # arrays up to this size are computed as they are
@@ -31,13 +30,13 @@ _ELEMENTWISE = frozenset({
 def sample_outputs(closed: Any, inputs: list[Any]) -> list[Any]:
     """A sample (vector, or the whole array when it is small) of each output of the generator's jaxpr.
 
-    Traceable: call it under ``jax.jit``. Raises ``Declined`` for a primitive that mixes elements in another way.
+    None where a primitive mixes elements in a way that a sample cannot follow. Traceable: call it under ``jax.jit``.
     """
     return [value for value, _ in _run(closed.jaxpr, closed.consts, [(x, True) for x in inputs])]
 
 
 def _run(jaxpr: Any, consts: Any, inputs: list[tuple[Any, bool]]) -> list[tuple[Any, bool]]:
-    """Values are ``(array, whole)``; what is not whole is a vector of ``COUNT`` sampled elements."""
+    """Values are ``(array, whole)``; not whole: a vector of ``COUNT`` sampled elements, or None for unknown."""
     env: dict[Any, tuple[Any, bool]] = dict(zip(jaxpr.invars, inputs, strict=True))
     env.update(zip(jaxpr.constvars, [_seen(c) for c in consts], strict=True))
     for eqn in jaxpr.eqns:
@@ -55,6 +54,8 @@ def _equation(eqn: Any, values: list[tuple[Any, bool]]) -> list[tuple[Any, bool]
         return _run(inner, getattr(closed, "consts", ()), values)
     if small and all(whole for _, whole in values):
         return [(o, True) for o in bind_equation(eqn, [v for v, _ in values], eqn.params)]
+    if any(v is None for v, _ in values):
+        return [(None, False)] * len(eqn.outvars)
     return [(v, False) for v in _sampled(name, eqn, values)]
 
 
@@ -72,7 +73,7 @@ def _sampled(name: str, eqn: Any, values: list[tuple[Any, bool]]) -> list[Any]:
     if name in _KEEPS_VALUES:
         return [_vector(v) for v, _ in values[: len(eqn.outvars)]]
     if name not in _ELEMENTWISE:
-        raise Declined(f"A sample cannot be taken through {name!r}.")
+        return [None] * len(eqn.outvars)
     vectors = [_vector(v) for v, _ in values]
     params = {**eqn.params, "sharding": None} if "sharding" in eqn.params else eqn.params
     return [jax.lax.broadcast_in_dim(eqn.primitive.bind(*vectors, **params), (COUNT,), (0,))]

@@ -36,17 +36,21 @@ KINDS = (
 )
 
 
+_WINDOW = 8  # up to this, a dimension may be a convolution's window: the last to be scaled
+
+
 @dataclass(frozen=True)
 class Mode:
     """What a function's fixed sizes leave free.
 
     ``frozen`` groups stay; ``ratios`` between large groups stay where they are odd (3, of a packed projection) or all;
-    ``ragged`` is the only group that may be ragged (None: any).
+    ``ragged`` is the only group that may be ragged (None: any); batches are at least ``batch`` (heads may hide there).
     """
 
     frozen: frozenset[int] = frozenset()
     ratios: Literal["none", "odd", "all"] = "none"
     ragged: int | None = None
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ LEVELS = (
     Level(batch=1, halved=True, shift=2),
     Level(batch=1, halved=True, leading=8),
     Level(batch=1, halved=True, leading=8, small=32),
+    Level(batch=1, halved=True, leading=8, small=16),
+    Level(batch=1, halved=True, leading=16, small=16),
 )
 
 
@@ -82,6 +88,8 @@ def modes(groups: Sequence[Group], ragged: bool) -> Iterator[Mode]:
     for only in alone:
         for ratios in ("none", "odd", "all"):
             yield Mode(ratios=ratios, ragged=only)
+    if any(g.batch and g.size > 8 for g in groups):
+        yield Mode(batch=8)
     for only in alone:
         for size in sizes:
             for ratios in ("none", "odd", "all"):
@@ -95,7 +103,7 @@ def sizes_for(groups: Sequence[Group], kind: Kind, mode: Mode, level: Level) -> 
     sizes = _large(free, kind, mode, level)
     for group in free:
         if group.batch:
-            sizes[group.size] = min(group.size, level.batch or kind.batch)
+            sizes[group.size] = min(group.size, max(level.batch or kind.batch, mode.batch))
         elif not group.large:
             cap = level.leading if not group.last and level.leading else level.small
             sizes[group.size] = min(group.size, cap or group.size)
@@ -103,6 +111,8 @@ def sizes_for(groups: Sequence[Group], kind: Kind, mode: Mode, level: Level) -> 
         base = group.multiple_of
         if base is not None and base in sizes:
             sizes[group.size] = sizes[base] * (level.ratio or group.size // base)
+        if group.offsets and group.size - 1 in sizes:
+            sizes[group.size] = sizes[group.size - 1] + 1
     return {old: new for old, new in sizes.items() if old != new}
 
 
@@ -112,6 +122,7 @@ def is_ragged(sizes: Sizes) -> bool:
 
 def scaled(groups: Sequence[Group], scales: Sequence[tuple[int, int]]) -> Iterator[Sizes]:
     """All groups by one factor, then one group alone: for tasks that are small already."""
+    groups = [g for g in groups if g.size > _WINDOW] or groups
     for up, down in scales:
         yield {g.size: max(1, g.size * up // down) for g in groups}
     for group in groups:
