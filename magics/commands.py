@@ -48,9 +48,9 @@ class Commands:
     def do_show(self, line: CommandLine) -> Any:
         run = self._find(line)
         if not _is_live(run):
-            from maxkernel_nb.widgets.publisher import report_bundle
+            from maxkernel_nb.widgets.publisher import state_bundle
 
-            return Bundle(report_bundle(run))
+            return Bundle(state_bundle(run))
         if not hasattr(self.shell, "kernel"):
             from maxkernel_nb.widgets.text import render_text
 

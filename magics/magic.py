@@ -49,7 +49,8 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
     def detach(self) -> None:
         self.completer.detach()
         self.panels.detach()
-        self.shell.configurables.remove(self.traits_settings)
+        ours = (self, self.traits_settings)  # IPython adds every registered Magics object to the list
+        self.shell.configurables[:] = [c for c in self.shell.configurables if c not in ours]
         manager = self.shell.magics_manager
         for kind in ("line", "cell"):
             manager.magics[kind].pop("maxkernel", None)

@@ -1,0 +1,64 @@
+"""Stands in for ``maxkernel_nb.api`` under the magics: real runs and journals, a scripted author, no jax."""
+
+from engine_bench import GOOD, Bench
+
+from maxkernel_nb.api import versions
+from maxkernel_nb.authors.fake import ScriptedAuthor
+from maxkernel_nb.errors import UsageError
+from maxkernel_nb.journal import read_events
+from maxkernel_nb.state import fold
+
+
+class FakeApi:
+    """``calls`` holds the keywords of every ``start``. ``author`` and ``evaluator`` may be set before one."""
+
+    def __init__(self, root):
+        self.bench = Bench(root)
+        self.calls = []
+        self.live = {}
+        self.author = self.evaluator = None
+        self.versions = versions
+
+    def start(self, fn, *, namespace, name, policy, on_created=None, **options):
+        self.calls.append({"fn": fn, "name": name, "policy": policy, **options})
+        self.bench.namespace, self.bench.reference = namespace, fn
+        run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator,
+                             folder=f"{name}-{len(self.calls)}", policy=policy)
+        self.live[run.id] = run
+        if on_created:
+            on_created(run)
+        return run
+
+    def runs(self, project=None):
+        return [Summary(run) for run in self.live.values()]
+
+    def find_run(self, run_id, project=None):
+        if run_id in self.live:
+            return self.live[run_id]
+        folder = self.bench.project.runs / run_id
+        if not folder.is_dir():
+            raise UsageError(f"There is no run {run_id!r}.")
+        return fold(read_events(folder))
+
+    def resume(self, run_id, *, namespace, project=None, on_created=None):
+        run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, policy="propose")
+        self.live[run_id] = run
+        if on_created:
+            on_created(run)
+        return run
+
+
+class Summary:
+    def __init__(self, run):
+        state = run.state
+        self.id, self.mode, self.chip = run.id, state.mode, state.task.chip
+        self.status, self.outcome, self.speedup = state.status.value, state.outcome or "", state.speedup
+
+
+def install(shell, root):
+    """Loads the extension into ``shell`` over a fake engine; gives the fake."""
+    shell.run_line_magic("load_ext", "maxkernel_nb")
+    api = FakeApi(root)
+    magics = shell.magics_manager.registry["MaxKernelMagics"]
+    magics._api = magics.commands._api = lambda: api
+    return api
