@@ -1,0 +1,115 @@
+"""The gates that need the TPU compiler: compile and model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
+from maxkernel_nb.evaluate.ground import Ground
+from maxkernel_nb.task import GateName, Outcome, Verdict
+from maxkernel_nb.tpu.profile import ScheduleProfile
+
+
+class CompileGate:
+    """Has the exported programs (timing case and one check case) compiled by the TPU compiler. Declines without one."""
+
+    name = GateName.COMPILE
+
+    async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        started = time.monotonic()
+        missing = without_compiler()
+        if missing:
+            yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=missing)
+            return
+        profile = await profiled(ground)
+        others = [name for name in ground.exports if name != ground.task.timing_case.name]
+        for name in others:
+            await self._compile(ground, name)
+        cases = len(others) + 1
+        summary = f"The TPU compiler accepts it for {ground.task.chip} ({cases} case{'s'[: cases > 1]})."
+        numbers = {"compile_s": profile.compile_s, "vmem_bytes": float(profile.vmem_bytes)}
+        seconds = time.monotonic() - started
+        yield Verdict(gate=self.name, outcome=Outcome.PASS, summary=summary, numbers=numbers, seconds=seconds)
+
+    async def _compile(self, ground: Ground, case: str) -> None:
+        try:
+            await recorded(ground, "compile", ground.exports[case])
+        except JobRefused as refusal:
+            refusal.extra["case"] = case
+            raise
+
+
+class ModelGate:
+    """Reads the modelled time of the timing case from the compiler's schedule. Declines without a compiler."""
+
+    name = GateName.MODEL
+
+    async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        started = time.monotonic()
+        missing = without_compiler()
+        if missing:
+            yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=missing)
+            return
+        ground.profile = profile = await profiled(ground)
+        numbers = {
+            "modelled_ms": profile.modelled_ms,
+            "roofline_ms": profile.roofline_ms,
+            "hbm_bytes": profile.hbm_bytes,
+            "flops": profile.flops,
+        }
+        bound = f", bound by {profile.bound_by}" if profile.bound_by else ""
+        yield Verdict(
+            gate=self.name,
+            outcome=Outcome.PASS,
+            summary=f"{profile.modelled_ms:.4g} ms modelled on {profile.chip}{bound}.",
+            case=ground.task.timing_case.name,
+            numbers=numbers,
+            evidence="modelled",
+            seconds=time.monotonic() - started,
+        )
+
+
+def without_compiler() -> str:
+    """Why there is no TPU compiler here; empty when there is one."""
+    from maxkernel_nb.tpu.availability import compiler_available
+
+    available, reason = compiler_available()
+    return "" if available else reason
+
+
+async def profiled(ground: Ground) -> ScheduleProfile:
+    """The candidate's profile on the timing case; compiled at most once, ever, for the same program and versions."""
+    data = await recorded(ground, "profile", ground.exports[ground.task.timing_case.name])
+    return ScheduleProfile.from_dict(data["profile"])
+
+
+async def recorded(ground: Ground, op: str, program: str) -> dict[str, Any]:
+    """A compiler worker's answer about an exported program: from the records when it is there, from a job that is
+    already asking, else asked now. Refusals are recorded too."""
+    key = (op, program, ground.task.chip)
+    known = ground.records.get(*key)
+    if known is None:
+        if key not in ground.in_flight:
+            ground.in_flight[key] = asyncio.create_task(_asked(ground, op, program))
+            ground.in_flight[key].add_done_callback(lambda task: ground.in_flight.pop(key, None))
+        known = await asyncio.shield(ground.in_flight[key])
+    if "refused" in known:
+        raise JobRefused(**known["refused"])
+    return known
+
+
+async def _asked(ground: Ground, op: str, program: str) -> dict[str, Any]:
+    exported = ground.store.get(program)
+    job = Job(WorkerKind.COMPILER, op, {"chip": ground.task.chip}, (exported,), ground.limits.compile_s)
+    try:
+        answer = (await ground.ask(job)).data
+    except JobRefused as refusal:
+        if refusal.kind in ("timeout", "crash"):  # true here and now; worth another try some other day
+            raise
+        told = {"kind": refusal.kind, "message": refusal.message, "line": refusal.line, "advice": refusal.advice}
+        answer = {"refused": told}
+    ground.records.put(op, program, ground.task.chip, answer)
+    return answer

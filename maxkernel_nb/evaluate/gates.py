@@ -1,0 +1,225 @@
+"""The gates that need no compiler: screen, trace, check."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from maxkernel_nb.evaluate.calls import ABANDON
+from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
+from maxkernel_nb.evaluate.ground import Ground, refused
+from maxkernel_nb.evaluate.inputs import Variant
+from maxkernel_nb.evaluate.screen import screen
+from maxkernel_nb.task import Case, CaseRole, GateName, Outcome, Verdict
+
+PLAIN = {"order": 0, "cores": 1, "races": False}
+HARD = {"order": 1, "cores": 2, "races": True}  # another order of parallel steps, on two cores, races detected
+
+
+class ScreenGate:
+    """Reads the source text. Declines nothing."""
+
+    name = GateName.SCREEN
+
+    async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        started = time.monotonic()
+        task, candidate = ground.task, ground.candidate
+        found = screen(candidate.source, candidate.entry, task.params, tuple(task.static))
+        outcome, summary = (Outcome.FAIL, found.message) if found else (Outcome.PASS, "The source is admissible.")
+        yield Verdict(
+            gate=self.name,
+            outcome=outcome,
+            summary=summary,
+            diagnostics=(found,) if found else (),
+            seconds=time.monotonic() - started,
+        )
+
+
+class TraceGate:
+    """Has the candidate traced for every case (for the timing case alone when nothing will be checked), its contract
+    compared with the reference's, and the program exported for the compiler. A ragged case may be declined.
+    """
+
+    name = GateName.TRACE
+
+    async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        started = time.monotonic()
+        task = ground.task
+        checked = task.check_cases if GateName.CHECK in ground.gates else ()
+        first = [c for c in checked if c.role is CaseRole.CHECK][:1]
+        cases = [task.timing_case, *checked]
+        wanted = [task.timing_case.name, *(c.name for c in first)]
+        listed = [c.to_dict() for c in cases]
+        reply = await ground.ask(ground.job("trace", ground.limits.trace_s, cases=listed, export=wanted))
+        self._keep(ground, reply)
+        await self._compare_contract(ground, [c for c in cases if c.name not in ground.declined])
+        yield self._passed(ground, started)
+
+    def _keep(self, ground: Ground, reply: Reply) -> None:
+        for name, facts in reply.data["cases"].items():
+            if "declined" in facts:
+                ground.declined[name] = facts["declined"]
+            else:
+                ground.facts[name] = facts
+        for name, exported in zip(reply.data["exports"], reply.buffers, strict=True):
+            ground.exports[name] = ground.store.put(exported)
+
+    async def _compare_contract(self, ground: Ground, cases: list[Case]) -> None:
+        references = [(c, ground.task.reference(c.name)) for c in cases]
+        known = [(c, r.own or r.device) for c, r in references if r.own or r.device]
+        exported = tuple(ground.store.get(digest) for _, digest in known)
+        job = Job(WorkerKind.JUDGE, "outputs", {}, exported, ground.limits.compare_s)
+        for (case, _), expected in zip(known, (await ground.ask(job)).data["outputs"], strict=True):
+            difference = contract_difference(ground.facts[case.name]["outputs"], expected)
+            if difference:
+                raise JobRefused("contract", f"Case {case.name}: {difference}", case=case.name)
+
+    def _passed(self, ground: Ground, started: float) -> Verdict:
+        facts = ground.facts[ground.task.timing_case.name]
+        numbers = {
+            "kernels": facts["kernels"],
+            "vmem_estimate_bytes": facts["vmem_bytes"],
+            "constant_bytes": facts["constant_bytes"],
+        }
+        count = len(ground.facts)
+        summary = f"Traced for {count} case{'s'[: count > 1]}: {facts['kernels']} Pallas call(s)."
+        artefacts = {f"export:{case}": digest for case, digest in ground.exports.items()}
+        return Verdict(
+            gate=self.name,
+            outcome=Outcome.PASS,
+            summary=summary,
+            numbers=numbers,
+            artefacts=artefacts,
+            seconds=time.monotonic() - started,
+        )
+
+
+def contract_difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
+    """Empty when tree, shapes, dtypes and weak types are equal; else one sentence."""
+    if got["tree"] != expected["tree"]:
+        return f"it returns {_tree(got)} where the reference returns {_tree(expected)}."
+    for number, (a, b) in enumerate(zip(got["leaves"], expected["leaves"], strict=True)):
+        if a != b:
+            return f"output {number} is {_leaf(a)} where the reference gives {_leaf(b)}."
+    return ""
+
+
+def _tree(outputs: dict[str, Any]) -> str:
+    return str(outputs["tree"]).removeprefix("PyTreeDef(").removesuffix(")")
+
+
+def _leaf(leaf: dict[str, Any]) -> str:
+    return f"{leaf['dtype']}{leaf['shape']}" + (" (weak type)" if leaf["weak_type"] else "")
+
+
+class CheckGate:
+    """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
+    check case on every seed, one of them again on two cores in another order with races detected, and on zeros and
+    large values; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the ragged
+    cases the trace gate declined, and cases whose reference could not be exported.
+    """
+
+    name = GateName.CHECK
+
+    async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        cases = [c for c in ground.task.check_cases if c.name in ground.facts]
+        ready = [c for c in cases if ground.task.reference(c.name).own]
+        for case in ground.task.check_cases:
+            if case not in ready:
+                yield self._declined(ground, case)
+        tasks = [asyncio.create_task(self._case(ground, case, number == 0)) for number, case in enumerate(ready)]
+        try:
+            for task in tasks:
+                for verdict in await task:
+                    yield verdict
+                    if verdict.outcome is Outcome.FAIL:
+                        return
+        finally:
+            for task in tasks:
+                task.cancel(ABANDON)
+
+    def _declined(self, ground: Ground, case: Case) -> Verdict:
+        why = ground.declined.get(case.name) or ground.task.reference(case.name).note or "the reference has no export."
+        summary = f"Case {case.name} is declined: {why}"
+        return Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=summary, case=case.name)
+
+    async def _case(self, ground: Ground, case: Case, hard: bool) -> list[Verdict]:
+        started = time.monotonic()
+        runs = plan_runs(ground.task.seeds, hard)
+        fingerprint = ground.facts[case.name]["fingerprint"]
+        job = ground.job("check", ground.limits.check_s, case=case.to_dict(), runs=runs, fingerprint=fingerprint)
+        try:
+            reply = await ground.ask(job)
+        except JobRefused as refusal:
+            return [refused(self.name, refusal, started, case.name, ground.task.seeds[0])]
+        seconds = (time.monotonic() - started) / len(runs)
+        buffers = iter(reply.buffers)
+        judged = [self._judge(ground, case, run, answer, buffers, seconds) for run, answer in zip(runs, reply.data["runs"], strict=False)]
+        return list(await asyncio.gather(*judged))
+
+    def _judge(self, ground: Ground, case: Case, run: dict[str, Any], answer: dict[str, Any], buffers: Any, seconds: float) -> Any:
+        """A coroutine for the verdict; takes its buffers at once."""
+        mine = tuple(next(buffers) for _ in answer.get("outputs", ()))
+        return self._verdict(ground, case, run, answer, mine, seconds)
+
+    async def _verdict(
+        self, ground: Ground, case: Case, run: dict[str, Any], answer: dict[str, Any], outputs: tuple[bytes, ...], seconds: float
+    ) -> Verdict:
+        where = f"{case.name}, seed {run['seed']}{described(run)}"
+        if "refused" in answer:
+            refusal = JobRefused(answer["refused"]["kind"], f"{answer['refused']['message']} ({where})")
+            return refused(self.name, refusal, time.monotonic() - seconds, case.name, run["seed"])
+        args = {
+            "case": case.to_dict(),
+            "seed": run["seed"],
+            "variant": run["variant"],
+            "outputs": answer["outputs"],
+            "tolerance": ground.task.tolerance.to_dict(),
+            "wide": ground.task.reference(case.name).oracle_dtype == "float64",
+        }
+        buffers = (*ground.reference(case), *outputs)
+        facts = (await ground.ask(Job(WorkerKind.JUDGE, "compare", args, buffers, ground.limits.compare_s))).data
+        return compared(facts, case, run, where, ground.task.tolerance.loosened, seconds)
+
+
+def compared(facts: dict[str, Any], case: Case, run: dict[str, Any], where: str, loosened: bool, seconds: float) -> Verdict:
+    overflow = facts["kind"] == "contested"
+    refusal = JobRefused(facts["kind"], f"{facts['sentence']} ({where})")
+    if overflow and run["variant"] != Variant.DRAWN:
+        summary = f"Not compared: {facts['sentence']} ({where})"
+        return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=summary, case=case.name, seed=run["seed"])
+    if not facts["passed"]:
+        failed = refused(GateName.CHECK, refusal, time.monotonic() - seconds, case.name, run["seed"])
+        return failed.model_copy(update={"numbers": _numbers(facts)})
+    note = " Tolerance loosened by the user." if loosened else ""
+    summary = f"Right on {where}: {facts['sentence']}{note}"
+    return Verdict(
+        gate=GateName.CHECK,
+        outcome=Outcome.PASS,
+        summary=summary,
+        case=case.name,
+        seed=run["seed"],
+        numbers=_numbers(facts),
+        seconds=seconds,
+    )
+
+
+def _numbers(facts: dict[str, Any]) -> dict[str, float]:
+    names = {"ratio": "worst_error_ratio", "norm_ratio": "rms_error_ratio", "max_abs_error": "max_abs_error"}
+    return {new: float(facts[old]) for old, new in names.items()}
+
+
+def plan_runs(seeds: tuple[int, ...], hard: bool) -> list[dict[str, Any]]:
+    """The draws and machines one case is run on. ``hard`` adds two cores with race detection, zeros, large values."""
+    plain = [{"seed": s, "variant": str(Variant.DRAWN), "machine": PLAIN} for s in seeds]
+    if not hard:
+        return plain
+    edges = [{"seed": seeds[0], "variant": str(v), "machine": PLAIN} for v in (Variant.ZEROS, Variant.LARGE)]
+    return [*plain, *edges, {"seed": seeds[0] + 1000, "variant": str(Variant.DRAWN), "machine": HARD}]
+
+
+def described(run: dict[str, Any]) -> str:
+    variant = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
+    return variant + (", two cores" if run["machine"]["cores"] > 1 else "")

@@ -1,0 +1,87 @@
+"""What the gates share while one candidate is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate.calls import Caller
+from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
+from maxkernel_nb.evaluate.records import Records
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import Candidate, Case, Diagnostic, GateName, KernelTask, Outcome, Verdict
+from maxkernel_nb.tpu.profile import ScheduleProfile
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Wall-clock seconds a worker may take for one request, and bytes of memory it may add."""
+
+    trace_s: float = 90.0
+    check_s: float = 180.0
+    compare_s: float = 180.0
+    compile_s: float = 300.0
+    memory_bytes: int = 8 << 30
+
+
+@dataclass
+class Ground:
+    """In: task, candidate, gates. Filled by the trace gate: facts by case, exports by case, declined cases."""
+
+    task: KernelTask
+    candidate: Candidate
+    gates: Sequence[GateName]
+    caller: Caller
+    store: ObjectStore
+    records: Records
+    limits: Limits
+    in_flight: dict[tuple[str, ...], asyncio.Task[dict[str, Any]]] = field(default_factory=dict)  # shared by candidates
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    declined: dict[str, str] = field(default_factory=dict)
+    exports: dict[str, str] = field(default_factory=dict)  # case -> digest
+    profile: ScheduleProfile | None = None
+
+    def program(self) -> dict[str, Any]:
+        """What identifies the candidate to its worker."""
+        static = self.task.static
+        return {"source": self.candidate.source, "entry": self.candidate.entry, "static": static, "chip": self.task.chip}
+
+    def job(self, op: str, seconds: float, **args: Any) -> Job:
+        return Job(WorkerKind.CANDIDATE, op, {**self.program(), **args}, (), seconds, key=self.candidate.id)
+
+    async def ask(self, job: Job) -> Reply:
+        return await self.caller.ask(job)
+
+    def reference(self, case: Case) -> tuple[bytes, bytes]:
+        """Exports of the reference for a check case: its own dtypes, and the oracle (empty: there is none)."""
+        artefacts = self.task.reference(case.name)
+        return tuple(self.store.get(d) if d else b"" for d in (artefacts.own, artefacts.oracle))  # type: ignore[return-value]
+
+
+class Gate(Protocol):
+    """One step of the ladder. In order, ``run`` yields its verdicts and stops after the first that is not ``pass`` or
+    ``declined``. It raises nothing for what a candidate does. The ladder turns a raised ``JobRefused`` into ``fail``
+    and an ``InfrastructureError`` into ``infrastructure``.
+    """
+
+    name: GateName
+
+    def run(self, ground: Ground) -> AsyncIterator[Verdict]: ...
+
+
+def refused(gate: GateName, refusal: JobRefused, started: float, case: str = "", seed: int | None = None) -> Verdict:
+    found = Diagnostic(kind=refusal.kind, message=refusal.message, line=refusal.line, advice=refusal.advice)
+    case = case or str(refusal.extra.get("case", ""))
+    seconds = time.monotonic() - started
+    return Verdict(
+        gate=gate, outcome=Outcome.FAIL, summary=refusal.message, case=case, seed=seed, diagnostics=(found,), seconds=seconds
+    )
+
+
+def our_fault(gate: GateName, error: InfrastructureError, started: float) -> Verdict:
+    seconds = time.monotonic() - started
+    return Verdict(gate=gate, outcome=Outcome.INFRASTRUCTURE, summary=f"The judge failed, not the kernel: {error}", seconds=seconds)

@@ -1,0 +1,56 @@
+"""Arrays for a case, drawn from a seed: the same everywhere, without jax."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from maxkernel_nb.evaluate.wire import dtype_named
+from maxkernel_nb.task import ArgSpec, Case
+from maxkernel_nb.values import content_hash
+
+LARGE = 64.0  # a power of two: exact in every float type
+
+
+class Variant(StrEnum):
+    """``DRAWN``: as the task says. ``ZEROS``: drawn floats are zero. ``LARGE``: drawn floats times 64."""
+
+    DRAWN = "drawn"
+    ZEROS = "zeros"
+    LARGE = "large"
+
+
+def draw(case: Case, seed: int, variant: Variant = Variant.DRAWN) -> list[np.ndarray]:
+    """One array for each argument, in order. A function of the case, the seed and the argument's name only."""
+    return [draw_argument(spec, case.name, seed, variant) for spec in case.args]
+
+
+def draw_argument(spec: ArgSpec, case: str, seed: int, variant: Variant = Variant.DRAWN) -> np.ndarray:
+    dtype = dtype_named(spec.dtype)
+    values = _values(spec, np.random.Generator(np.random.PCG64(_entropy(spec, case, seed))))
+    if spec.draw.kind == "normal" and dtype.kind not in "iub":
+        values = values * {Variant.DRAWN: 1.0, Variant.ZEROS: 0.0, Variant.LARGE: LARGE}[variant]
+    if spec.draw.kind == "normal" and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        values = np.clip(np.rint(values), info.min, info.max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(values).astype(dtype).reshape(spec.shape)
+
+
+def _values(spec: ArgSpec, rng: np.random.Generator) -> np.ndarray:
+    how, size = spec.draw, spec.shape
+    match how.kind:
+        case "normal":
+            wide = np.float64 if spec.dtype == "float64" else np.float32
+            return rng.standard_normal(size, dtype=wide) * wide(how.std) + wide(how.mean)
+        case "integers":
+            return rng.integers(how.low, max(how.high, how.low + 1), size)
+        case "bernoulli":
+            return rng.random(size) < how.mean
+        case "constant":
+            return np.full(size, how.mean)
+
+
+def _entropy(spec: ArgSpec, case: str, seed: int) -> int:
+    return int(content_hash([case, seed, spec.name, list(spec.shape), spec.dtype])[:32], 16)

@@ -1,0 +1,109 @@
+"""Inside a worker: a captured jaxpr run on the CPU with TPU semantics, kernel untouched."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxkernel_nb.evaluate.capture import Captured, sentence
+from maxkernel_nb.evaluate.executor import JobRefused
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How the pretended TPU behaves. ``order`` seeds the order of parallel grid steps."""
+
+    order: int = 0
+    cores: int = 1
+    races: bool = False
+
+
+class Interpreter:
+    """A captured program for one machine; compiled once, run on many inputs."""
+
+    def __init__(self, captured: Captured, machine: Machine) -> None:
+        import jax
+        import jax.extend.core as jex
+
+        closed = captured.closed
+        replaced = jex.ClosedJaxpr(with_interpret(closed.jaxpr, parameters(machine)), closed.consts)
+        self.run_ = jax.jit(jex.jaxpr_as_fun(replaced))
+        self.machine = machine
+
+    def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs, as host arrays. Raises ``JobRefused`` for what a TPU would not do, or would do by chance."""
+        import jax
+        from jax.experimental.pallas import tpu as pltpu
+
+        reset = pltpu.reset_tpu_interpret_mode_state
+        try:
+            outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
+        except MemoryError as error:
+            reset()
+            raise JobRefused("memory", "The kernel needs more memory than a worker may use.") from error
+        except Exception as error:  # noqa: BLE001 - whatever the kernel raises is the kernel's
+            reset()
+            raise JobRefused("interpret", fault(error)) from error
+        raced = self.machine.races and _races_found()
+        reset()
+        if raced:
+            raise JobRefused("race", "Two accesses to the same memory are not ordered (a data race).")
+        return outputs
+
+
+def parameters(machine: Machine) -> Any:
+    from jax.experimental.pallas import tpu as pltpu
+
+    known = {f.name for f in dataclasses.fields(pltpu.InterpretParams)}
+    cores = "num_cores_or_threads" if "num_cores_or_threads" in known else "num_cores_per_device"  # 0.7.2
+    return pltpu.InterpretParams(
+        uninitialized_memory="nan",
+        out_of_bounds_reads="raise",
+        dma_execution_mode="on_wait",
+        detect_races=machine.races,
+        random_seed=machine.order,
+        **{cores: machine.cores},
+    )
+
+
+def with_interpret(jaxpr: Any, how: Any) -> Any:
+    """The same jaxpr with every kernel's ``interpret`` replaced, inner jaxprs included."""
+    return jaxpr.replace(eqns=[_equation(e, how) for e in jaxpr.eqns])
+
+
+def _equation(equation: Any, how: Any) -> Any:
+    if equation.primitive.name == "pallas_call":
+        return equation.replace(params={**equation.params, "interpret": how})
+    params = {name: _value(value, how) for name, value in equation.params.items()}
+    changed = any(params[name] is not value for name, value in equation.params.items())
+    return equation.replace(params=params) if changed else equation
+
+
+def _value(value: Any, how: Any) -> Any:
+    if hasattr(value, "jaxpr") and hasattr(value, "consts"):
+        return value.replace(jaxpr=with_interpret(value.jaxpr, how))
+    if hasattr(value, "eqns"):
+        return with_interpret(value, how)
+    if type(value) in (tuple, list) and any(hasattr(v, "eqns") for v in value):
+        return type(value)(_value(v, how) for v in value)
+    return value
+
+
+def fault(error: BaseException) -> str:
+    """The interpreter's own words: the innermost 'SomeError: text' of a callback's traceback, else the error's."""
+    found = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.+)$", str(error), re.MULTILINE)
+    told = [f"{name}: {text}" for name, text in found if "CpuCallback" not in text]
+    return f"Running it with TPU semantics stopped with {told[-1][:400] if told else sentence(error)}"
+
+
+def _races_found() -> bool:
+    try:
+        from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
+    except ImportError:  # jax 0.7.2: one module
+        from jax._src.pallas.mosaic import interpret as state
+    return bool(state.races is not None and state.races.races_found)

@@ -1,0 +1,134 @@
+"""The one evaluator, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate.base import ALL_GATES, Judged
+from maxkernel_nb.evaluate.calls import ABANDON, Caller
+from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, profiled, recorded, without_compiler
+from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
+from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
+from maxkernel_nb.evaluate.ground import Gate, Ground, Limits, our_fault, refused
+from maxkernel_nb.evaluate.pool import LocalPool
+from maxkernel_nb.evaluate.records import Records
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import Assessment, Candidate, CaseRole, GateName, KernelTask, Outcome, Verdict
+from maxkernel_nb.tpu.profile import ScheduleProfile
+
+GATES: tuple[Gate, ...] = (ScreenGate(), TraceGate(), CheckGate(), CompileGate(), ModelGate())
+_STOPPING = (Outcome.FAIL, Outcome.INFRASTRUCTURE)
+
+
+class LocalEvaluator:
+    """Judges in warm worker processes of this machine.
+
+    ``workers``: candidate workers and compiler workers (one judge worker serves them). ``executor``: another place to
+    run the jobs. Nothing starts before the first job or ``warm``.
+    """
+
+    def __init__(
+        self, store: ObjectStore, workers: int = 1, limits: Limits | None = None, executor: Executor | None = None
+    ) -> None:
+        self.store, self.limits, self.records = store, limits or Limits(), Records(store)
+        places = {WorkerKind.CANDIDATE: workers, WorkerKind.JUDGE: 1, WorkerKind.COMPILER: workers}
+        self.executor = executor or LocalPool(places, self.limits.memory_bytes)
+        self._caller = Caller(self.executor)
+        self._background: set[asyncio.Task[None]] = set()
+        self._in_flight: dict[tuple[str, ...], asyncio.Task[dict[str, Any]]] = {}
+
+    def warm(self) -> None:
+        """Starts the workers in the background (each imports jax once), while a plan is still being made."""
+        if isinstance(self.executor, LocalPool):
+            compilers = () if without_compiler() else (WorkerKind.COMPILER,)
+            self.executor.warm(WorkerKind.CANDIDATE, WorkerKind.JUDGE, *compilers)
+
+    async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
+        """The XLA-compiled reference's profile on the timing case; None without a compiler or an export of it."""
+        device = task.reference(task.timing_case.name).device
+        if without_compiler() or not device:
+            return None
+        ground = self._ground(task, Candidate(source="", entry="", author=""), ())
+        try:
+            data = await recorded(ground, "profile", device)
+        except JobRefused:
+            return None
+        return ScheduleProfile.from_dict(data["profile"])
+
+    async def admit(self, task: KernelTask) -> tuple[str, ...]:
+        """Cheap wrong answers that this task's tolerance would let pass, on its first check case."""
+        case = next((c for c in task.check_cases if c.role is CaseRole.CHECK and task.reference(c.name).own), None)
+        if case is None:
+            return ()
+        ground = self._ground(task, Candidate(source="", entry="", author=""), ())
+        args = {
+            "case": case.to_dict(),
+            "seeds": list(task.seeds[:2]),
+            "tolerance": task.tolerance.to_dict(),
+            "wide": task.reference(case.name).oracle_dtype == "float64",
+        }
+        job = Job(WorkerKind.JUDGE, "admit", args, ground.reference(case), self.limits.compare_s)
+        return tuple((await self._caller.ask(job)).data["weak"])
+
+    async def judge(
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        gates: Sequence[GateName] = ALL_GATES,
+        on_verdict: Callable[[Verdict], None] = lambda verdict: None,
+    ) -> Judged:
+        ground = self._ground(task, candidate, gates)
+        verdicts: list[Verdict] = []
+        for gate in (g for g in GATES if g.name in gates):
+            self._look_ahead(gate, ground)
+            async for verdict in self._climb(gate, ground):
+                verdicts.append(verdict)
+                on_verdict(verdict)
+            if verdicts and verdicts[-1].outcome in _STOPPING:
+                break
+        return Judged(_assessment(candidate, verdicts, gates), ground.profile)
+
+    async def _climb(self, gate: Gate, ground: Ground) -> AsyncIterator[Verdict]:
+        started = time.monotonic()
+        try:
+            async for verdict in gate.run(ground):
+                yield verdict
+        except JobRefused as refusal:
+            yield refused(gate.name, refusal, started)
+        except ExecutorClosed:
+            raise
+        except InfrastructureError as error:
+            yield our_fault(gate.name, error, started)
+
+    def _look_ahead(self, gate: Gate, ground: Ground) -> None:
+        """Compiles while the check runs: another worker, and the answer is kept either way."""
+        if gate.name is GateName.CHECK and GateName.COMPILE in ground.gates and not without_compiler():
+            task = asyncio.create_task(_ignored(profiled(ground)))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    def _ground(self, task: KernelTask, candidate: Candidate, gates: Sequence[GateName]) -> Ground:
+        return Ground(task, candidate, gates, self._caller, self.store, self.records, self.limits, self._in_flight)
+
+    def close(self) -> None:
+        for task in list(self._background):
+            task.cancel(ABANDON)
+        self.executor.close()
+
+
+async def _ignored(work) -> None:
+    try:
+        await work
+    except (JobRefused, InfrastructureError):
+        pass  # the compile gate will ask again, and report
+
+
+def _assessment(candidate: Candidate, verdicts: list[Verdict], gates: Sequence[GateName]) -> Assessment:
+    stopped = any(v.outcome in _STOPPING for v in verdicts)
+    declined = any(v.outcome is Outcome.DECLINED and v.gate in (GateName.COMPILE, GateName.MODEL) for v in verdicts)
+    missing = set(ALL_GATES) - set(gates)
+    return Assessment(candidate=candidate.id, verdicts=tuple(verdicts), complete=not (stopped or declined or missing))

@@ -1,0 +1,126 @@
+"""What a candidate worker does: load, trace, export, interpret. Trusted with nothing; see ``sandbox``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from maxkernel_nb import compat
+from maxkernel_nb.evaluate import capture, inputs, wire
+from maxkernel_nb.evaluate.capture import Captured, Program
+from maxkernel_nb.evaluate.executor import JobRefused, Reply
+from maxkernel_nb.evaluate.interpret import Interpreter, Machine
+from maxkernel_nb.task import Case, CaseRole
+from maxkernel_nb.tpu.chips import chip as chip_named
+from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
+from maxkernel_nb.values import content_hash
+
+CONSTANT_LIMIT = 64 << 10
+_programs: dict[str, Program] = {}  # the last one loaded
+
+
+def load() -> dict[str, Any]:
+    """Imports what candidates need, once, and returns the operations."""
+    import jax
+    import jax.experimental.pallas.tpu
+    import jax.export
+
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    jax.jit(lambda x: x + 1)(0.0).block_until_ready()
+    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check}
+
+
+def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Captures every case; exports those asked for. One buffer for each name in the answer's ``exports``."""
+    program = _program(args)
+    cases, exports, made = {}, [], []
+    for case in map(Case.from_dict, args["cases"]):
+        try:
+            captured = capture.capture(program, case, args["static"], args["chip"])
+            cases[case.name] = _facts(captured)
+            _admit(captured, case)
+            _fits(captured, args["chip"])
+        except JobRefused as refusal:
+            if case.role is not CaseRole.RAGGED:
+                refusal.extra["case"] = case.name
+                raise
+            cases[case.name] = {"declined": refusal.message}
+            program.cases.pop(case.name, None)
+            continue
+        if case.name in args["export"]:
+            exports.append(case.name)
+            made.append(capture.export(captured, args["chip"]))
+    return Reply({"cases": cases, "exports": exports}, tuple(made))
+
+
+def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Runs one case on several draws. ``runs``: outputs (their buffers follow in order) or a refusal for each."""
+    program = _program(args)
+    case = Case.from_dict(args["case"])
+    captured = capture.capture(program, case, args["static"], args["chip"])
+    if fingerprint(captured) != args["fingerprint"]:
+        raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
+    runs: list[dict[str, Any]] = []
+    sent: list[bytes] = []
+    machines: dict[Machine, Interpreter] = {}
+    for run in args["runs"]:
+        machine = Machine(**run["machine"])
+        interpreter = machines.setdefault(machine, Interpreter(captured, machine))
+        arrays = inputs.draw(case, run["seed"], inputs.Variant(run["variant"]))
+        try:
+            outputs = interpreter.run(arrays)
+        except JobRefused as refusal:
+            runs.append({"refused": {"kind": refusal.kind, "message": refusal.message}})
+            break
+        runs.append({"outputs": [wire.describe(o) for o in outputs]})
+        sent += map(wire.to_buffer, outputs)
+    return Reply({"runs": runs}, tuple(sent))
+
+
+def fingerprint(captured: Captured) -> str:
+    """The same for the same program in any process: addresses in printed functions do not count."""
+    return content_hash(re.sub(r"0x[0-9a-f]+", "0x", str(captured.closed)))
+
+
+def _program(args: dict[str, Any]) -> Program:
+    key = content_hash([args["source"], args["entry"], args["static"], args["chip"]])
+    if key not in _programs:
+        _programs.clear()
+        _programs[key] = capture.load(args["source"], args["entry"])
+    return _programs[key]
+
+
+def _facts(captured: Captured) -> dict[str, Any]:
+    found = list(compat.equations(captured.closed))
+    kernels = [e for e in found if e.primitive.name == "pallas_call"]
+    return {
+        "outputs": captured.outputs,
+        "kernels": len(kernels),
+        "constant_bytes": capture.constant_bytes(captured.closed),
+        "fingerprint": fingerprint(captured),
+        "vmem_bytes": estimate_vmem(captured.closed).bytes,
+        "primitives": sorted({e.primitive.name for e in found}),
+    }
+
+
+def _fits(captured: Captured, chip: str) -> None:
+    """Asked before lowering and long before the compiler, which needs up to a minute to say the same."""
+    failure = vmem_refusal(estimate_vmem(captured.closed), chip_named(chip))
+    if failure is not None:
+        raise JobRefused(str(failure.kind), failure.message, line=failure.line, advice=failure.advice)
+
+
+def _admit(captured: Captured, case: Case) -> None:
+    """What no candidate may contain, decided on the program, not on its text."""
+    found = list(compat.equations(captured.closed))
+    for equation in found:
+        name = equation.primitive.name
+        if any(word in name for word in capture.CALLBACKS):
+            raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
+        if name == "pallas_call" and equation.params.get("interpret"):
+            raise JobRefused("interpret-left-on", "A pallas_call has interpret=True left on; remove it.")
+    if not any(e.primitive.name == "pallas_call" for e in found):
+        raise JobRefused("no-kernel", f"There is no Pallas kernel in it for case {case.name}: it is plain JAX.")
+    baked = capture.constant_bytes(captured.closed)
+    if baked > CONSTANT_LIMIT:
+        raise JobRefused("constants", f"{baked} bytes of constants are baked in (limit {CONSTANT_LIMIT}); compute them.")

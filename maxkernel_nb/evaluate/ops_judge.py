@@ -1,0 +1,133 @@
+"""What the judge worker does: the reference's outputs and the comparison. It never sees a candidate's Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from maxkernel_nb.evaluate import inputs, wire
+from maxkernel_nb.evaluate.executor import Reply
+from maxkernel_nb.evaluate.inputs import Variant
+from maxkernel_nb.evaluate.numerics import Comparison, compare
+from maxkernel_nb.task import Case, Tolerance
+from maxkernel_nb.values import content_hash
+
+CACHE_BYTES = 512 << 20
+Function = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+_functions: dict[str, Function] = {}
+_answers: OrderedDict[tuple[str, str, int, str], list[np.ndarray]] = OrderedDict()
+
+
+def load() -> dict[str, Any]:
+    import jax
+    import jax.export
+
+    jax.jit(lambda x: x + 1)(0.0).block_until_ready()
+    return {"ping": lambda args, buffers: Reply({}), "compare": compare_outputs, "admit": admit, "outputs": outputs}
+
+
+def outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """The out tree and leaves (shape, dtype, weak type) of each exported program sent."""
+    import jax.export
+
+    from maxkernel_nb.evaluate.capture import leaf
+
+    exports = [jax.export.deserialize(bytearray(b)) for b in buffers]
+    return Reply({"outputs": [{"tree": str(e.out_tree), "leaves": [leaf(a) for a in e.out_avals]} for e in exports]})
+
+
+def compare_outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Buffers: exports ``own`` and ``oracle``, then the candidate's outputs."""
+    case, seed, variant = Case.from_dict(args["case"]), args["seed"], Variant(args["variant"])
+    own_bytes, oracle_bytes, *rest = buffers
+    got = wire.arrays(args["outputs"], rest)
+    own = _answer(own_bytes, case, seed, variant, wide=False)
+    oracle = _answer(oracle_bytes, case, seed, variant, wide=args["wide"]) if oracle_bytes else own
+    return Reply(_facts(compare(got, own, oracle, Tolerance.from_dict(args["tolerance"]))))
+
+
+def admit(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Names of cheap wrong answers that pass this case's tolerance on every seed. Buffers: ``own``, ``oracle``."""
+    case, tolerance = Case.from_dict(args["case"]), Tolerance.from_dict(args["tolerance"])
+    own_bytes, oracle_bytes = buffers
+    passing: set[str] | None = None
+    for seed in args["seeds"]:
+        own = _answer(own_bytes, case, seed, Variant.DRAWN, wide=False)
+        oracle = _answer(oracle_bytes, case, seed, Variant.DRAWN, wide=args["wide"]) if oracle_bytes else own
+        wrong = _wrong_answers(own_bytes, own, case, seed)
+        now = {name for name, answer in wrong.items() if compare(answer, own, oracle, tolerance).passed}
+        passing = now if passing is None else passing & now
+    return Reply({"weak": sorted(passing or ())})
+
+
+def _wrong_answers(own_bytes: bytes, own: list[np.ndarray], case: Case, seed: int) -> dict[str, list[np.ndarray]]:
+    answers = {
+        "all zeros": [np.zeros_like(a) for a in own],
+        "the mean everywhere": [np.full_like(a, np.mean(a.astype(np.float64)).astype(a.dtype)) for a in own],
+        "first row repeated": [_first_repeated(a) for a in own],
+    }
+    call = _function(own_bytes, wide=False)
+    arguments = inputs.draw(case, seed)
+    for number, spec in enumerate(case.args):
+        changed = list(arguments)
+        changed[number] = _other(arguments[number], spec, case, seed)
+        answers[f"{spec.name} ignored"] = call(changed)
+    return answers
+
+
+def _first_repeated(array: np.ndarray) -> np.ndarray:
+    axis = next((i for i, size in enumerate(array.shape) if size > 1), None)
+    return array if axis is None else np.broadcast_to(np.take(array, [0], axis), array.shape)
+
+
+def _other(array: np.ndarray, spec: Any, case: Case, seed: int) -> np.ndarray:
+    """Another value the argument could have had: another draw, or for a constant its opposite (0 or 1)."""
+    other = inputs.draw_argument(spec, case.name, seed + 7919)
+    if np.array_equal(other, array):
+        return np.ones_like(array) if not array.astype(bool).any() else np.zeros_like(array)
+    return other
+
+
+def _facts(result: Comparison) -> dict[str, Any]:
+    facts = dataclasses.asdict(result)
+    return {**facts, "index": list(result.index), "passed": result.passed}
+
+
+def _answer(exported: bytes, case: Case, seed: int, variant: Variant, wide: bool) -> list[np.ndarray]:
+    key = (content_hash(exported), case.digest(), seed, str(variant))
+    if key not in _answers:
+        arguments = inputs.draw(case, seed, variant)
+        _answers[key] = _function(exported, wide)(arguments)
+        while sum(a.nbytes for kept in _answers.values() for a in kept) > CACHE_BYTES and len(_answers) > 1:
+            _answers.popitem(last=False)
+    _answers.move_to_end(key)
+    return _answers[key]
+
+
+def _function(exported: bytes, wide: bool) -> Function:
+    """The exported reference, compiled once. A wide one takes the same draws, cast to the dtypes it was exported with."""
+    key = content_hash(exported)
+    if key not in _functions:
+        _functions[key] = _compile(exported, wide)
+    return _functions[key]
+
+
+def _compile(exported: bytes, wide: bool) -> Function:
+    import jax
+    import jax.export
+
+    from maxkernel_nb.compat import enable_x64
+
+    program = jax.export.deserialize(bytearray(exported))
+    call = jax.jit(program.call)
+
+    def run(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with enable_x64(wide or any(a.dtype.itemsize == 8 for a in arguments)):
+            cast = [a.astype(v.dtype) for a, v in zip(arguments, program.in_avals, strict=True)]
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(call(*cast))]
+
+    return run

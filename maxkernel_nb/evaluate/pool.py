@@ -1,0 +1,179 @@
+"""The local executor: a few warm worker processes, one dispatching thread each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate.executor import (
+    DeadlinePassed,
+    ExecutorClosed,
+    Job,
+    JobRefused,
+    Reply,
+    WorkerDied,
+    WorkerKind,
+)
+from maxkernel_nb.evaluate.process import WorkerProcess
+
+
+@dataclass
+class _Slot:
+    """One place for a worker of a kind. ``running`` is guarded by the pool's lock."""
+
+    kind: WorkerKind
+    worker: WorkerProcess | None = None
+    running: Future[Reply] | None = None
+    key: str = ""
+    jobs: int = 0
+    cancelled: bool = False
+
+
+@dataclass
+class LocalPool:
+    """Workers start at the first job of their kind (or at ``warm``) and are recycled after any crash or timeout.
+
+    ``places`` is the number of workers of each kind, ``memory_bytes`` the address space each may add to what it needs
+    when idle, ``jobs_per_worker`` the number of jobs after which a worker is replaced.
+    """
+
+    places: Mapping[WorkerKind, int]
+    memory_bytes: int = 8 << 30
+    jobs_per_worker: int = 500
+    _pending: list[tuple[Job, Future[Reply]]] = field(default_factory=list, repr=False)
+    _slots: list[_Slot] = field(default_factory=list, repr=False)
+    _wake: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    _closed: bool = False
+    _draining: bool = False
+
+    def submit(self, job: Job) -> Future[Reply]:
+        future: Future[Reply] = Future()
+        with self._wake:
+            if self._closed or self._draining:
+                future.set_exception(ExecutorClosed("The worker pool is closed."))
+                return future
+            self._pending.append((job, future))
+            self._ensure_slots(job.kind)
+            self._wake.notify_all()
+        return future
+
+    def warm(self, *kinds: WorkerKind) -> None:
+        """Starts workers of these kinds in the background, so that the first job does not wait for jax."""
+        for kind in kinds:
+            for _ in range(self.places[kind]):
+                self.submit(Job(kind, "ping", {}))
+
+    def cancel(self, future: Future[Reply], kill: bool = True) -> None:
+        with self._wake:
+            queued = [entry for entry in self._pending if entry[1] is future]
+            for entry in queued:
+                self._pending.remove(entry)
+            slot = next((s for s in self._slots if kill and s.running is future), None)
+            if slot is not None:
+                slot.cancelled = True
+        if queued and not future.done():
+            future.set_exception(ExecutorClosed("The job was cancelled."))
+        if slot is not None and slot.worker is not None:
+            slot.worker.kill()
+
+    def drain(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        with self._wake:
+            self._draining = True
+            while self._pending or any(s.running for s in self._slots):
+                if not self._wake.wait(end - time.monotonic()) and time.monotonic() >= end:
+                    return False
+        return True
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            dropped, self._pending = self._pending, []
+            workers = [s.worker for s in self._slots if s.worker is not None]
+            self._wake.notify_all()
+        for _, future in dropped:
+            future.set_exception(ExecutorClosed("The worker pool was closed."))
+        for worker in workers:
+            worker.kill()
+
+    def pids(self) -> list[int]:
+        """Process ids (each also a process group id) of the living workers."""
+        with self._wake:
+            return [s.worker.pid for s in self._slots if s.worker is not None]
+
+    def _ensure_slots(self, kind: WorkerKind) -> None:
+        present = sum(s.kind is kind for s in self._slots)
+        for number in range(present, self.places[kind]):
+            slot = _Slot(kind)
+            self._slots.append(slot)
+            threading.Thread(target=self._serve, args=(slot,), name=f"maxkernel-{kind}-{number}", daemon=True).start()
+
+    def _serve(self, slot: _Slot) -> None:
+        while (taken := self._take(slot)) is not None:
+            job, future = taken
+            result = self._run(slot, job)
+            with self._wake:
+                slot.running = None
+                self._wake.notify_all()
+            if isinstance(result, Reply):
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+        self._dispose(slot)
+
+    def _take(self, slot: _Slot) -> tuple[Job, Future[Reply]] | None:
+        with self._wake:
+            while not self._closed:
+                entry = self._choose(slot)
+                if entry is not None:
+                    self._pending.remove(entry)
+                    slot.running, slot.key, slot.cancelled = entry[1], entry[0].key, False
+                    entry[1].set_running_or_notify_cancel()
+                    return entry
+                self._wake.wait()
+        return None
+
+    def _choose(self, slot: _Slot) -> tuple[Job, Future[Reply]] | None:
+        mine = [entry for entry in self._pending if entry[0].kind is slot.kind]
+        live = [entry for entry in mine if not entry[1].cancelled()]
+        elsewhere = {s.key for s in self._slots if s.kind is slot.kind and s is not slot and s.worker}
+        for wanted in (lambda j: j.key and j.key == slot.key, lambda j: not j.key or j.key not in elsewhere):
+            for entry in live:
+                if wanted(entry[0]):
+                    return entry
+        return live[0] if live else None
+
+    def _run(self, slot: _Slot, job: Job) -> Reply | Exception:
+        try:
+            worker = self._worker(slot)
+            slot.jobs += 1
+            return worker.call(job)
+        except JobRefused as refusal:
+            return refusal
+        except (WorkerDied, DeadlinePassed) as error:
+            self._dispose(slot)
+            return ExecutorClosed("The job was cancelled.") if slot.cancelled or self._closed else error
+        except (InfrastructureError, OSError) as error:
+            self._dispose(slot)
+            return InfrastructureError(f"A worker could not do its work: {error}")
+
+    def _worker(self, slot: _Slot) -> WorkerProcess:
+        if slot.worker is not None and slot.jobs >= self.jobs_per_worker:
+            self._dispose(slot)
+        if slot.worker is None:
+            worker = WorkerProcess(slot.kind, self.memory_bytes)
+            with self._wake:
+                slot.worker, slot.jobs = worker, 0
+            if self._closed or slot.cancelled:
+                worker.kill()
+        return slot.worker
+
+    def _dispose(self, slot: _Slot) -> None:
+        with self._wake:
+            worker, slot.worker = slot.worker, None
+        if worker is not None:
+            worker.dispose()

@@ -1,0 +1,158 @@
+"""One worker process as the notebook sees it: started, asked, killed with everything it started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import maxkernel_nb
+from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate import wire
+from maxkernel_nb.evaluate.executor import DeadlinePassed, Job, JobRefused, Reply, WorkerDied, WorkerKind
+
+START_SECONDS = 120.0
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")  # of the notebook's environment; nothing else
+
+
+class WorkerProcess:
+    """A warm worker. Not thread-safe, except ``kill``."""
+
+    def __init__(self, kind: WorkerKind, memory_bytes: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"maxkernel-{kind}-"))
+        request_read, self._requests = os.pipe()
+        self._replies, reply_write = os.pipe()
+        os.set_blocking(self._requests, False)
+        home = self.folder / "home"
+        home.mkdir()
+        try:
+            self.process = subprocess.Popen(
+                command(kind, request_read, reply_write, memory_bytes),
+                cwd=home,
+                env=environment(kind, self.folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=(self.folder / "log").open("wb"),
+                pass_fds=(request_read, reply_write),
+                start_new_session=True,
+            )
+        finally:
+            os.close(request_read)
+            os.close(reply_write)
+        self.ready = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def call(self, job: Job) -> Reply:
+        """Sends the job and waits for its answer; see ``Executor`` for what it raises."""
+        self._await_start()
+        deadline = time.monotonic() + job.seconds
+        try:
+            wire.send(self._requests, wire.Message({"op": job.op, "args": dict(job.args)}, job.buffers), deadline)
+        except wire.WireTimeout as error:
+            raise DeadlinePassed(job.seconds) from error
+        except wire.WireError as error:
+            raise self._death() from error
+        return self._receive(deadline, job.seconds)
+
+    def _await_start(self) -> None:
+        if self.ready:
+            return
+        try:
+            self._receive(time.monotonic() + START_SECONDS, START_SECONDS)
+        except (DeadlinePassed, WorkerDied) as error:
+            raise InfrastructureError(f"A worker did not start: {error}") from error
+        self.ready = True
+
+    def _receive(self, deadline: float, seconds: float) -> Reply:
+        try:
+            message = wire.receive(self._replies, deadline)
+        except wire.WireTimeout as error:
+            raise DeadlinePassed(seconds) from error
+        except wire.WireError as error:
+            raise self._death() from error
+        return unpack(message)
+
+    def _death(self) -> WorkerDied:
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return WorkerDied("The worker closed its channel without an answer.")
+        if code < 0:
+            return WorkerDied(f"The worker died of {signal.Signals(-code).name}.{self._last_words()}", None, -code)
+        return WorkerDied(f"The worker ended with exit code {code}.{self._last_words()}", code)
+
+    def _last_words(self) -> str:
+        try:
+            tail = (self.folder / "log").read_bytes()[-2000:].decode(errors="replace").strip()
+        except OSError:
+            return ""
+        return f" Its last line: {tail.splitlines()[-1][:300]}" if tail else ""
+
+    def kill(self) -> None:
+        """Kills the whole process group and removes the worker's folder. Safe to call twice, from any thread."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def dispose(self) -> None:
+        self.kill()
+        for fd in (self._requests, self._replies):
+            os.close(fd)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def unpack(message: wire.Message) -> Reply:
+    """Turns a worker's message into its reply, or raises what it reports."""
+    header: dict[str, Any] = message.header
+    match header.get("status"):
+        case "ok":
+            return Reply(header.get("data") or {}, message.buffers)
+        case "refused":
+            raise JobRefused(**header["refusal"])
+        case _:
+            raise InfrastructureError(f"A worker failed at its own work: {header.get('message', header)}")
+
+
+def command(kind: WorkerKind, read: int, write: int, memory_bytes: int) -> list[str]:
+    options = [str(kind), str(read), str(write), str(memory_bytes), str(os.getpid())]
+    return [sys.executable, "-P", "-m", "maxkernel_nb.evaluate.worker", *options]
+
+
+def environment(kind: WorkerKind, folder: Path) -> Mapping[str, str]:
+    """An allow-list: no key, token or notebook setting reaches a worker."""
+    package_root = str(Path(maxkernel_nb.__file__).parent.parent)
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    user_base = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
+    home = str(folder / "home")
+    return {
+        **passed,
+        **user_base,
+        **(_compiler_environment(folder / "dump") if kind is WorkerKind.COMPILER else {}),
+        "HOME": home,
+        "TMPDIR": home,
+        "PYTHONPATH": package_root,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "JAX_PLATFORMS": "cpu",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+
+
+def _compiler_environment(dump: Path) -> dict[str, str]:
+    from maxkernel_nb.tpu.aot import worker_environment
+
+    dump.mkdir()
+    return worker_environment(dump)

@@ -1,0 +1,41 @@
+"""What a worker does to itself before it serves anything. Linux; elsewhere only what the platform offers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+FILE_BYTES = {"candidate": 64 << 20, "judge": 64 << 20, "compiler": 2 << 30}  # largest file a worker may write
+OPEN_FILES = 512
+
+
+def die_with_parent(parent: int) -> None:
+    """Asks the kernel for SIGKILL when the notebook dies (also by kill -9), and ends at once if it already has."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def limit(kind: str, memory_bytes: int) -> None:
+    """Hard limits, after jax is loaded: address space on top of what is mapped now, file size, descriptors, no cores."""
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, FILE_BYTES[kind])
+    _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+    if sys.platform == "linux":
+        _lower(resource.RLIMIT_AS, _mapped_bytes() + memory_bytes)
+
+
+def _lower(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(what, (value, value))
+
+
+def _mapped_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
