@@ -8,7 +8,7 @@ from maxkernel_nb import document_model as m
 from maxkernel_nb.budget import Budget, parse_budget
 from maxkernel_nb.document_diff import diff_view
 from maxkernel_nb.document_model import Document
-from maxkernel_nb.document_profile import profile_view, time_text
+from maxkernel_nb.document_profile import profile_view, size_text, time_text
 from maxkernel_nb.events import RunOutcome, Status
 from maxkernel_nb.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
@@ -320,7 +320,7 @@ def _count(n: int, word: str) -> str:
 
 def _check_row(v: Verdict) -> m.CheckRow:
     findings = tuple(map(_finding, v.diagnostics))
-    numbers = tuple(m.Fact(label=k.replace("_", " "), value=f"{x:.4g}") for k, x in v.numbers.items())
+    numbers = tuple(_number(k, x) for k, x in v.numbers.items())
     return m.CheckRow(
         gate=v.gate,
         case=v.case,
@@ -332,6 +332,17 @@ def _check_row(v: Verdict) -> m.CheckRow:
         findings=findings,
         evidence=v.evidence,
     )
+
+
+def _number(name: str, value: float) -> m.Fact:
+    """The unit is the name's last word: it moves into the value."""
+    words, unit = name.replace("_", " "), name.rpartition("_")[2]
+    if unit == "bytes":
+        return m.Fact(label=words.removesuffix(" bytes"), value=size_text(value))
+    if unit == "ms":
+        return m.Fact(label=words.removesuffix(" ms"), value=time_text(value))
+    whole = math.isfinite(value) and value == int(value) and abs(value) < 1e15
+    return m.Fact(label=words, value=f"{int(value):,}" if whole else f"{value:.3g}")
 
 
 def _finding(d: Diagnostic) -> str:

@@ -6,6 +6,7 @@ import math
 
 from maxkernel_nb import document_model as m
 from maxkernel_nb.state import RunState
+from maxkernel_nb.tpu.chips import CHIPS
 from maxkernel_nb.tpu.profile import ScheduleProfile
 
 TOP_OPS = 6
@@ -77,8 +78,8 @@ def _facts(p: ScheduleProfile) -> tuple[m.Fact, ...]:
         ("Bound by", p.bound_by or "unknown"),
         ("Roofline bound", time_text(p.roofline_ms)),
         ("Share of the roofline", f"{p.roofline_ms / p.modelled_ms:.0%}" if p.modelled_ms > 0 else ""),
-        ("HBM traffic", _size(p.hbm_bytes)),
-        ("VMEM", _size(p.vmem_bytes) if p.vmem_bytes else ""),
+        ("HBM traffic", size_text(p.hbm_bytes)),
+        ("VMEM", size_text(p.vmem_bytes) if p.vmem_bytes else ""),
         ("Ops scheduled", str(len(p.ops)) if p.ops else ""),
         ("Register spills", f"{spills:,}" if spills else ""),
         ("Read from", "compiler schedule" if p.source == "schedule" else "compiler estimates (wider error)"),
@@ -87,7 +88,8 @@ def _facts(p: ScheduleProfile) -> tuple[m.Fact, ...]:
     return tuple(m.Fact(label=k, value=v) for k, v in pairs if v)
 
 
-def _size(n: float) -> str:
+def size_text(n: float) -> str:
+    """Bytes in decimal units, three significant digits."""
     for unit in _BYTES[:-1]:
         if n < 1000:
             return f"{n:.3g} {unit}"
@@ -100,4 +102,5 @@ def _finite(x: float) -> float:
 
 
 def _roof(name: str) -> m.RoofView | None:
-    return None
+    known = CHIPS.get(name)
+    return m.RoofView(chip=name, peak_tflops=known.device_tflops, hbm_gbps=known.device_hbm_gbs) if known else None

@@ -44,8 +44,14 @@ def _times(profile: ProfileView) -> Chart:
     for at, side in enumerate(sides):
         error = side.ms * side.error_pct / 100 if side.error_pct is not None else None
         axes.barh(at, side.ms, 0.56, color=_COLOURS[at], xerr=error, ecolor=INK, capsize=3, error_kw={"lw": 1})
-        axes.plot([side.bound_ms] * 2, [at - 0.36, at + 0.36], color=BOUND, lw=2.5, solid_capstyle="butt",
-                  label="roofline bound" if at == 0 else None)
+        axes.plot(
+            [side.bound_ms] * 2,
+            [at - 0.36, at + 0.36],
+            color=BOUND,
+            lw=2.5,
+            solid_capstyle="butt",
+            label="roofline bound" if at == 0 else None,
+        )
         axes.annotate(f" {side.time}", (side.ms + (error or 0), at), va="center", fontsize=9, weight="bold", color=INK)
     axes.set_yticks(range(len(sides)), [s.label for s in sides])
     axes.invert_yaxis()
@@ -87,21 +93,31 @@ def _roofline(profile: ProfileView) -> Chart:
     left = min([ridge / 30, *(s.intensity / 3 for s in shown)])
     right = max([ridge * 10, *(s.intensity * 3 for s in shown)])
     figure, axes = _figure(2.7)
-    axes.loglog([left, ridge, right], [left * roof.hbm_gbps / 1e3, roof.peak_tflops, roof.peak_tflops], color=BOUND, lw=2)
+    axes.loglog(
+        [left, ridge, right], [left * roof.hbm_gbps / 1e3, roof.peak_tflops, roof.peak_tflops], color=BOUND, lw=2
+    )
     for side in shown:
         _point(axes, profile, side)
     axes.set_xlabel("flop per HBM byte")
     axes.set_ylabel("TFLOP/s, modelled")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label} {s.tflops:.3g} TFLOP/s at {s.intensity:.3g} flop per byte" for s in shown)
-    return Chart(f"Roofline of {roof.chip}", f"Peak {roof.peak_tflops:g} TFLOP/s, {roof.hbm_gbps:g} GB/s. {said}.",
-                 _png(figure))
+    return Chart(
+        f"Roofline of {roof.chip}", f"Peak {roof.peak_tflops:g} TFLOP/s, {roof.hbm_gbps:g} GB/s. {said}.", _png(figure)
+    )
 
 
 def _point(axes: Axes, profile: ProfileView, side: SideView) -> None:
     at = profile.sides.index(side)
-    axes.plot([side.intensity], [side.tflops], marker="os"[at], ms=9, ls="", color=_COLOURS[at],
-              label=f"{side.label}: {side.tflops:.3g} TFLOP/s")
+    axes.plot(
+        [side.intensity],
+        [side.tflops],
+        marker="os"[at],
+        ms=9,
+        ls="",
+        color=_COLOURS[at],
+        label=f"{side.label}: {side.tflops:.3g} TFLOP/s",
+    )
 
 
 def _figure(height: float) -> tuple[Figure, Axes]:

@@ -40,7 +40,7 @@ class Coalescer(Generic[T]):
         while (value := self._take()) is not None:
             try:
                 self._write(value[0])
-            except Exception:  # noqa: BLE001 - the dispatcher: a view that cannot be written must not stop the run
+            except Exception:  # the dispatcher: a view that cannot be written must not stop the run
                 log.exception("a panel could not be updated")
             with self._idle:
                 self._idle.wait(self._interval)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-
-from maxkernel_nb.document_model import Document
 from maxkernel_nb.widgets import markdown
 from maxkernel_nb.widgets.charts import Chart, charts
 from maxkernel_nb.widgets.limits import LINE
 from maxkernel_nb.widgets.text import plain
+
+from maxkernel_nb.document_model import Document
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -24,12 +24,12 @@ MARKS = {"pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!",
 
 def render_fragment(doc: Document) -> str:
     """To embed in a notebook's output or another page: one ``<article>`` and its own scoped style."""
-    return _template().module.fragment(doc, charts(doc.profile), _css())  # type: ignore[attr-defined]
+    return _template("report.jinja").render(doc=doc, pictures=charts(doc.profile), css=_css())
 
 
 def render_page(doc: Document) -> str:
     """A whole self-contained HTML file."""
-    return _template().render(doc=doc, pictures=charts(doc.profile), css=_css())
+    return _template("page.jinja").render(doc=doc, article=Markup(render_fragment(doc)))
 
 
 def python_html(source: str) -> Markup:
@@ -52,13 +52,17 @@ def _css() -> Markup:
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=lambda value: plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters.update(markdown=markdown.to_html, python=python_html, data_uri=data_uri)
     environment.globals.update(MARKS=MARKS)
-    return environment.get_template("report.jinja")
+    return environment.get_template(name)

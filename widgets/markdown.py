@@ -1,4 +1,4 @@
-"""The little Markdown that plans use: paragraphs, lists, headings, fences, `code`, **bold**, *emphasis*. All else is text.
+"""The little Markdown of plans: paragraphs, lists, headings, fences, `code`, **bold**, *emphasis*; all else is text.
 
 ``frontend/src/markdown.ts`` reads the same forms; anything that looks like HTML or a link is shown as it is written.
 """

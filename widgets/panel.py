@@ -11,15 +11,15 @@ from typing import Any, Protocol
 
 import anywidget
 import traitlets
+from maxkernel_nb.widgets.limits import fit
+from maxkernel_nb.widgets.text import one_line
+from maxkernel_nb.widgets.wire import Ack, Intent, Message
 from pydantic import ValidationError
 
 from maxkernel_nb.document import document
 from maxkernel_nb.document_model import Document
 from maxkernel_nb.errors import MaxKernelError, UsageError
 from maxkernel_nb.state import RunState
-from maxkernel_nb.widgets.limits import fit
-from maxkernel_nb.widgets.text import one_line
-from maxkernel_nb.widgets.wire import Ack, Intent, Message
 
 log = logging.getLogger(__name__)
 _STATIC = Path(__file__).parent / "static"
@@ -79,9 +79,12 @@ class RunPanel(anywidget.AnyWidget):
             message = Message.from_dict(content)
         except ValidationError as error:
             known = content.get("id") if isinstance(content, dict) else None
-            return Ack(id=known if isinstance(known, str) else "", ok=False,
-                       message=f"The panel sent something this version does not know ({error.error_count()} fields); "
-                       "reload the page.")
+            return Ack(
+                id=known if isinstance(known, str) else "",
+                ok=False,
+                message=f"The panel sent something this version does not know ({error.error_count()} fields); "
+                "reload the page.",
+            )
         with self._deciding:
             if message.id not in self._acks:
                 self._acks[message.id] = self._carry_out(message)
@@ -94,7 +97,7 @@ class RunPanel(anywidget.AnyWidget):
             self._do(message)
         except MaxKernelError as error:
             return Ack(id=message.id, ok=False, message=str(error))
-        except Exception as error:  # noqa: BLE001 - the dispatcher: the click must be answered whatever went wrong
+        except Exception as error:  # the dispatcher: the click must be answered whatever went wrong
             log.exception("the panel of run %s could not %s", self._run.id, message.intent)
             return Ack(id=message.id, ok=False, message=f"{message.intent} failed: {error}")
         return Ack(id=message.id, ok=True)

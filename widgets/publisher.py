@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from maxkernel_nb.document import document
-from maxkernel_nb.state import RunState
 from maxkernel_nb.widgets.coalesce import Coalescer
 from maxkernel_nb.widgets.html import render_fragment
 from maxkernel_nb.widgets.panel import RunLike, RunPanel
 from maxkernel_nb.widgets.text import one_line, render_text
+
+from maxkernel_nb.document import document
+from maxkernel_nb.state import RunState
 
 Publish = Callable[[dict[str, Any], dict[str, Any], str, bool], None]
 """``(data, metadata, display_id, update)``"""
@@ -38,15 +39,17 @@ def in_terminal() -> bool:
 class Publisher:
     """In order: ``show()`` on the main thread displays the live panel and follows the run; when the run ends the panel
     is replaced, under the same display id, by the static report; ``show()`` again brings the live panel back in the
-    current cell. With ``live=False`` (batch clients) ``show()`` only follows, and ``freeze()`` on the main thread, after
-    waiting for the run, publishes the report.
+    current cell. With ``live=False`` (batch clients) ``show()`` does nothing, and ``freeze()`` on the main thread,
+    after waiting for the run, publishes the report. A terminal gets text when the run asks something and when it ends.
     """
 
     def __init__(self, run: RunLike, *, live: bool = True, publish: Publish = publish_with_ipython) -> None:
         self.run = run
         self.display_id = f"maxkernel-{uuid4().hex}"
         self.panel: RunPanel | None = None
-        self._live = live and not in_terminal()
+        self._live = live
+        self._text_only = in_terminal()
+        self._told: str | None = None  # the status that a terminal was last told about
         self._publish = publish
         self._mutex = threading.RLock()
         self._displayed = False
@@ -57,6 +60,10 @@ class Publisher:
     def show(self) -> None:
         """Call on the main thread. Displays the live panel in the current cell; nothing in batch clients."""
         if not self._live:
+            return
+        if self._text_only:
+            self._tell(self.run.state)
+            self._follow()
             return
         with self._mutex:
             self._pinned = self.run.state.ended
@@ -93,15 +100,25 @@ class Publisher:
 
     def _write(self, state: RunState) -> None:
         with self._mutex:
-            if state.ended and not self._pinned:
+            if self._text_only:
+                if state.settled and state.status != self._told:
+                    self._tell(state)
+            elif state.ended and not self._pinned:
                 self._publish_report(state)
             elif self.panel is not None:
                 self.panel.put(document(state))
 
+    def _tell(self, state: RunState) -> None:
+        """A terminal can only be told again, so it is told little: the start, each question, the end."""
+        self._told = state.status
+        doc = document(state)
+        text = render_text(doc) if state.settled else f"{one_line(doc)}\n{doc.next.text}\n"
+        self._publish({"text/plain": text}, {}, self.display_id, False)
+
     def _publish_report(self, state: RunState) -> None:
         if self.panel is not None:
             self.panel.put(document(state))  # a view elsewhere keeps the last word
-        self._publish(report_bundle(state), {}, self.display_id, self._displayed)
+        self._publish(state_bundle(state), {}, self.display_id, self._displayed)
         self._displayed = True
         panel, self.panel = self.panel, None
         if panel is not None:
@@ -113,8 +130,13 @@ class Publisher:
             self.freeze()
 
 
-def report_bundle(state: RunState) -> dict[str, Any]:
-    """The frozen display: the report as HTML with PNG charts inside, and the one deterministic line of text."""
+def report_bundle(run: Any) -> dict[str, Any]:
+    """The MIME bundle of the frozen display of anything with a ``state``, live or read from a journal."""
+    return state_bundle(run.state)
+
+
+def state_bundle(state: RunState) -> dict[str, Any]:
+    """The report as HTML with PNG charts inside, and the one deterministic line of text."""
     doc = document(state)
     if in_terminal():
         return {"text/plain": render_text(doc)}

@@ -81,20 +81,20 @@ def _case(name: str, role: CaseRole, *shape: int) -> Case:
 
 
 def task(**changes: object) -> KernelTask:
-    known = dict(
-        name="causal_attention",
-        source=REFERENCE,
-        entry="causal_attention",
-        params=("q", "k", "v"),
-        cases=(
+    known = {
+        "name": "causal_attention",
+        "source": REFERENCE,
+        "entry": "causal_attention",
+        "params": ("q", "k", "v"),
+        "cases": (
             _case("full", CaseRole.TIMING, 4, 64, 4096, 128),
             _case("small", CaseRole.CHECK, 1, 2, 256, 128),
             _case("medium", CaseRole.CHECK, 2, 2, 512, 128),
             _case("wide", CaseRole.CHECK, 1, 4, 384, 128),
             _case("ragged", CaseRole.RAGGED, 1, 2, 250, 128),
         ),
-        chip="v6e",
-    )
+        "chip": "v6e",
+    }
     return KernelTask(**{**known, **changes})
 
 
@@ -165,8 +165,8 @@ BEST = ScheduleProfile(
 PLAN = Plan(
     strategy="Flash attention with an online softmax",
     summary="Scores never leave VMEM: each block of queries walks over the keys up to the diagonal and keeps a "
-    "**running maximum** and sum.\n\n- `K` and `V` of one head stay resident (2 MB)\n- only the diagonal block is masked\n"
-    "- `exp2` with the scale folded into `q` once",
+    "**running maximum** and sum.\n\n- `K` and `V` of one head stay resident (2 MB)\n"
+    "- only the diagonal block is masked\n- `exp2` with the scale folded into `q` once",
     attacks="vector unit: the reference spends 83 % of its slots on softmax",
     tiling={"BLOCK_Q": 1024, "BLOCK_K": 512},
     grid="(256 heads, 4 query blocks), both parallel",
@@ -178,13 +178,13 @@ PLAN = Plan(
 
 
 def candidate(n: int = 0, **changes: object) -> Candidate:
-    known = dict(
-        source=KERNEL.replace("1024", str(1024 >> n)),
-        entry="causal_attention",
-        author="recipes",
-        params={"BLOCK_Q": 1024 >> n, "BLOCK_K": 512},
-        note="tuned" if n else "first",
-    )
+    known = {
+        "source": KERNEL.replace("1024", str(1024 >> n)),
+        "entry": "causal_attention",
+        "author": "recipes",
+        "params": {"BLOCK_Q": 1024 >> n, "BLOCK_K": 512},
+        "note": "tuned" if n else "first",
+    }
     return Candidate(**{**known, **changes})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable
 
 from maxkernel_nb.document_model import Document
 
@@ -51,8 +52,8 @@ def _titled(title: str, body: str) -> str:
     return f"{title}\n{textwrap.indent(body, '  ')}" if body else ""
 
 
-def _rows(pairs: object) -> str:
-    rows = list(pairs)  # type: ignore[call-overload]
+def _rows(pairs: Iterable[tuple[str, str]]) -> str:
+    rows = list(pairs)
     wide = min(40, max((len(left) for left, _ in rows), default=0))
     return "\n".join(f"{left:<{wide}}  {right}".rstrip() for left, right in rows)
 
@@ -81,9 +82,16 @@ def _checks(doc: Document, width: int) -> str:
 def _profile(doc: Document) -> str:
     if doc.profile is None:
         return ""
-    return doc.profile.caption + "\n" + _rows(
-        (s.label, f"{s.time}, bound by {s.bound or '?'}" + (f", ±{s.error_pct:.0f} %" if s.error_pct is not None else ""))
-        for s in doc.profile.sides
+    return (
+        doc.profile.caption
+        + "\n"
+        + _rows(
+            (
+                s.label,
+                f"{s.time}, bound by {s.bound or '?'}" + (f", ±{s.error_pct:.0f} %" if s.error_pct is not None else ""),
+            )
+            for s in doc.profile.sides
+        )
     )
 
 

@@ -50,7 +50,7 @@ def typescript() -> str:
     intents = " | ".join(f'"{i}"' for i in Intent)
     shapes = [v for v in vars(document_model).values() if _is_shape(v)]
     interfaces = "\n\n".join(_interface(s) for s in (*shapes, Message, Ack))
-    head = "// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit. `make frontend` writes it.\n"
+    head = "// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit.\n"
     return f"{head}\n{names}\nexport type Intent = {intents};\n\n{interfaces}\n"
 
 
@@ -78,5 +78,3 @@ def _ts(hint: Any) -> str:
     if _is_shape(hint):
         return hint.__name__
     raise TypeError(f"no TypeScript for {hint!r}; add it to wire._ts")
-
-

@@ -92,9 +92,16 @@ class Panel {
       h("p", { class: "mkn-next-text" }, doc.next.text), doc.next.effect && h("p", { class: "mkn-quiet" }, doc.next.effect),
     ]);
     this.drawDecision();
-    this.show("side", doc.steps, () => [h("h3", {}, "Steps"), section.steps(doc.steps)]);
+    this.drawSteps();
     this.drawTabs();
     this.show("foot", doc.meters, () => section.meters(doc.meters));
+  }
+
+  private drawSteps(): void {
+    const side = this.regions.get("side")?.element;
+    const following = side !== undefined && side.scrollTop + side.clientHeight >= side.scrollHeight - 4;
+    this.show("side", this.doc.steps, () => [h("h3", {}, "Steps"), section.steps(this.doc.steps)]);
+    if (side && following) side.scrollTop = side.scrollHeight;
   }
 
   // -- top ---------------------------------------------------------------------------------------------------------
@@ -106,7 +113,7 @@ class Panel {
       h("div", { class: "mkn-kicker" },
         h("strong", {}, header.title),
         h("span", { class: `mkn-status mkn-tone-${header.tone}` }, h("span", { class: "mkn-dot", "aria-hidden": "true" }), header.status),
-        h("span", { class: "mkn-quiet" }, [header.mode, header.chip, header.run_id, header.elapsed].filter(Boolean).join(" · "))),
+        [header.mode, header.chip, header.run_id, header.elapsed].filter(Boolean).map((t) => h("span", { class: "mkn-nowrap" }, t))),
     ];
   }
 
