@@ -89,3 +89,14 @@ def bind_equation(eqn: Any, inputs: Any, params: dict[str, Any]) -> list[Any]:
     functions, keywords = bound if isinstance(bound, tuple) else ((), bound)
     out = eqn.primitive.bind(*functions, *inputs, **keywords)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def mlir_context() -> Any:
+    """An MLIR context that can read StableHLO text and the bytecode of Mosaic kernels. No public API offers one."""
+    from jax._src.interpreters import mlir
+    from jax._src.lib import tpu
+
+    context = mlir.make_ir_context()
+    context.allow_unregistered_dialects = True
+    tpu.register_dialect(context)
+    return context

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def _deserialise(serialized: bytes) -> Any:
 
     try:
         exported = jax.export.deserialize(bytearray(serialized))
-    except (ValueError, KeyError, IndexError, AssertionError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, AssertionError, TypeError, struct.error) as error:
         raise InfrastructureError(f"The exported program cannot be read back ({error}).") from error
     if "tpu" not in exported.platforms:
         raise InfrastructureError(f"The program was exported for {exported.platforms}, not for tpu.")

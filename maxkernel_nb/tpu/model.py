@@ -16,6 +16,7 @@ from maxkernel_nb.tpu.availability import libtpu_version
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.emulate import Execution, execute
+from maxkernel_nb.tpu.flops import count
 from maxkernel_nb.tpu.hlo import Instruction, Module, parse_module
 from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
@@ -205,7 +206,7 @@ def _whole(
 ) -> ScheduleProfile:
     import jax
 
-    flops = _flops(compiled, facts, ops)
+    flops = count(compiled.module)
     memory = compiled.executable.memory_analysis()
     minimal = float(memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
     total = sum(o.modelled_ms for o in ops)
@@ -229,17 +230,6 @@ def _whole(
         has_pallas=own,
         notes=tuple(dict.fromkeys(notes))[:12],
     )
-
-
-def _flops(compiled: aot.Compiled, facts: Chip, ops: list[OpProfile]) -> float:
-    """XLA's own count, plus what custom kernels issue to the MXU (tiles padded to the MXU's size count in full)."""
-    analysis = compiled.executable.cost_analysis()
-    if isinstance(analysis, list | tuple):
-        analysis = analysis[0] if analysis else None
-    counted = max(float((analysis or {}).get("flops", 0.0)), 0.0)
-    per_cycle = facts.tflops_bf16 * 1e12 / (facts.cores * facts.clock_ghz * 1e9) * facts.device_cores
-    kernels = (o for o in ops if o.kind in ("pallas", "custom-call"))
-    return counted + sum(o.utilisation.get("mxu", 0.0) * o.bundles * per_cycle for o in kernels)
 
 
 def _error(scheduled: bool, own: bool) -> tuple[float, str]:
