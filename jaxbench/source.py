@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
@@ -9,8 +10,8 @@ from typing import Any
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Global names in order of use, those of nested functions included."""
-    yield from code.co_names
+    """Global names in order of use, those of nested functions included (``co_names`` would add attributes)."""
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
