@@ -148,8 +148,8 @@ def find_run(run_id: str, project: str | Path | None = None) -> Run | RunState:
 
 
 def default_chip() -> str:
-    """The TPU this process already computes on, else v6e. Never initialises a backend."""
-    from maxkernel_nb.tpu.chips import detect_present_chip
+    """The TPU of this machine, else v6e. Never initialises a backend."""
+    from maxkernel_nb.tpu.present import detect_present_chip
 
     return detect_present_chip() or "v6e"
 
