@@ -46,7 +46,7 @@ class Interpreter:
         except MemoryError as error:
             reset()
             raise JobRefused("memory", "The kernel needs more memory than a worker may use.") from error
-        except Exception as error:  # noqa: BLE001 - whatever the kernel raises is the kernel's
+        except Exception as error:
             reset()
             raise JobRefused("interpret", fault(error)) from error
         raced = self.machine.races and _races_found()

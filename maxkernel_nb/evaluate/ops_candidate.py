@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from maxkernel_nb import compat
-from maxkernel_nb.evaluate import capture, inputs, wire
+from maxkernel_nb.evaluate import capture, inputs, tamper, wire
+from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
 from maxkernel_nb.evaluate.interpret import Interpreter, Machine
-from maxkernel_nb.task import Case, CaseRole
+from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
 from maxkernel_nb.values import content_hash
 
 CONSTANT_LIMIT = 64 << 10
+Operation = Callable[[dict[str, Any], tuple[bytes, ...]], Reply]
+_REHEARSAL = """
+import jax
+from jax.experimental import pallas as pl
+
+def _body(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + 1.0
+
+def kernel(x):
+    return pl.pallas_call(_body, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+"""
+_fence: list[Fence] = []
 _programs: dict[str, Program] = {}  # the last one loaded
 
 
@@ -26,8 +42,36 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    jax.jit(lambda x: x + 1)(0.0).block_until_ready()
-    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check}
+    _rehearse()
+    _fence.append(Fence(Path.cwd()))
+    _fence[0].install()
+    return {"ping": lambda args, buffers: Reply({}), "trace": watched(trace), "check": watched(check)}
+
+
+def watched(operation: Operation) -> Operation:
+    """Compares the process before and after. What a changed process said is thrown away, and so is the process."""
+
+    def run(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+        before = tamper.snapshot()
+        try:
+            return operation(args, buffers)
+        finally:
+            found = tamper.changed(before, tamper.snapshot())
+            if found:
+                told = f"It changes {found}; a kernel may not change anything outside itself."
+                raise JobRefused("tampering", told, retire=True)
+
+    return run
+
+
+def _rehearse() -> None:
+    """Everything a candidate will need, once: later imports and caches are then not taken for tampering."""
+    case = Case(name="rehearsal", role=CaseRole.CHECK, args=(ArgSpec(name="x", shape=(8, 128), dtype="float32"),))
+    program = capture.load(_REHEARSAL, "kernel")
+    captured = capture.capture(program, case, {}, "v6e")
+    _facts(captured)
+    capture.export(captured, "v6e")
+    Interpreter(captured, Machine()).run(inputs.draw(case, 0))
 
 
 def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -36,7 +80,8 @@ def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     cases, exports, made = {}, [], []
     for case in map(Case.from_dict, args["cases"]):
         try:
-            captured = capture.capture(program, case, args["static"], args["chip"])
+            with _fenced():
+                captured = capture.capture(program, case, args["static"], args["chip"])
             cases[case.name] = _facts(captured)
             _admit(captured, case)
             _fits(captured, args["chip"])
@@ -57,7 +102,8 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """Runs one case on several draws. ``runs``: outputs (their buffers follow in order) or a refusal for each."""
     program = _program(args)
     case = Case.from_dict(args["case"])
-    captured = capture.capture(program, case, args["static"], args["chip"])
+    with _fenced():
+        captured = capture.capture(program, case, args["static"], args["chip"])
     if fingerprint(captured) != args["fingerprint"]:
         raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
     runs: list[dict[str, Any]] = []
@@ -77,6 +123,10 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     return Reply({"runs": runs}, tuple(sent))
 
 
+def _fenced() -> AbstractContextManager[None]:
+    return _fence[0] if _fence else nullcontext()
+
+
 def fingerprint(captured: Captured) -> str:
     """The same for the same program in any process: addresses in printed functions do not count."""
     return content_hash(re.sub(r"0x[0-9a-f]+", "0x", str(captured.closed)))
@@ -86,7 +136,8 @@ def _program(args: dict[str, Any]) -> Program:
     key = content_hash([args["source"], args["entry"], args["static"], args["chip"]])
     if key not in _programs:
         _programs.clear()
-        _programs[key] = capture.load(args["source"], args["entry"])
+        with _fenced():
+            _programs[key] = capture.load(args["source"], args["entry"])
     return _programs[key]
 
 

@@ -18,7 +18,7 @@ from maxkernel_nb.evaluate.executor import (
     WorkerDied,
     WorkerKind,
 )
-from maxkernel_nb.evaluate.process import WorkerProcess
+from maxkernel_nb.evaluate.process import WorkerProcess, WorkerTainted
 
 
 @dataclass
@@ -154,6 +154,9 @@ class LocalPool:
             return worker.call(job)
         except JobRefused as refusal:
             return refusal
+        except WorkerTainted as tainted:
+            self._dispose(slot)
+            return tainted.refusal
         except (WorkerDied, DeadlinePassed) as error:
             self._dispose(slot)
             return ExecutorClosed("The job was cancelled.") if slot.cancelled or self._closed else error

@@ -23,6 +23,14 @@ START_SECONDS = 120.0
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")  # of the notebook's environment; nothing else
 
 
+class WorkerTainted(Exception):
+    """The job was refused, and the worker is not to be used again."""
+
+    def __init__(self, refusal: JobRefused) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 class WorkerProcess:
     """A warm worker. Not thread-safe, except ``kill``."""
 
@@ -121,7 +129,10 @@ def unpack(message: wire.Message) -> Reply:
         case "ok":
             return Reply(header.get("data") or {}, message.buffers)
         case "refused":
-            raise JobRefused(**header["refusal"])
+            refusal = JobRefused(**header["refusal"])
+            if refusal.extra.pop("retire", False):
+                raise WorkerTainted(refusal)
+            raise refusal
         case _:
             raise InfrastructureError(f"A worker failed at its own work: {header.get('message', header)}")
 

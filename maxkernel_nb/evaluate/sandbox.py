@@ -1,4 +1,15 @@
-"""What a worker does to itself before it serves anything. Linux; elsewhere only what the platform offers."""
+"""What a worker does to itself before it serves anything. Linux; elsewhere only what the platform offers.
+
+Threat model. A candidate is Python from a language model, possibly hostile, traced in a worker of its own. Fences, from
+the outside in: own session and process group (killed whole), a deadline, an environment without keys, an empty folder,
+limits on address space and file size, seccomp (no process, program or socket; root included), an audit hook (no file
+outside), the screen, fingerprints of what it could patch. A worker that looks changed is thrown away, and what it said
+with it. The oracle and the comparison live in another process that never sees its Python.
+
+Open: the outputs a check compares are made in the candidate's own worker (a jaxpr with a kernel cannot be sent as data),
+so native code that escaped every fence there could forge them; the compiler worker reads programs exported there. Files
+the user can read can be read by native code (no mount namespace).
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from maxkernel_nb.evaluate import sandbox, wire
+from maxkernel_nb.evaluate import sandbox, syscalls, wire
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
 
 Operation = Callable[[dict[str, Any], tuple[bytes, ...]], Reply]
@@ -25,6 +25,8 @@ def main(arguments: list[str]) -> None:
     sandbox.die_with_parent(parent)
     operations = importlib.import_module(TABLES[kind]).load()
     sandbox.limit(kind, memory)
+    if kind == "candidate":
+        syscalls.forbid()
     wire.send(write, wire.Message({"status": "ok"}))
     while True:
         try:
