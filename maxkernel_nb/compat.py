@@ -100,3 +100,15 @@ def mlir_context() -> Any:
     context.allow_unregistered_dialects = True
     tpu.register_dialect(context)
     return context
+
+
+def is_literal(atom: Any) -> bool:
+    """True for a jaxpr's inline constant, False for a variable (``Literal`` has moved between modules)."""
+    return hasattr(atom, "val")
+
+
+def precision_name(precision: Any) -> str:
+    """``"HIGHEST"``, ``"HIGH"`` or ``""``: what a ``dot_general`` was asked for, across jax's spellings of it."""
+    first = precision[0] if isinstance(precision, tuple) else precision
+    name = getattr(first, "name", str(first or ""))
+    return name if name in ("HIGHEST", "HIGH") else ""

@@ -105,8 +105,9 @@ def _drawn(call: Callable[[Any], Any], name: str, is_seed: bool) -> Any:
         try:
             result = call(seed if is_seed else jax.random.key(seed))
         except Exception as error:
-            reason = (str(error).strip() or "no message").splitlines()[0]
-            raise UsageError(f"{name} failed for seed {seed} with {type(error).__name__}: {reason[:200]}") from error
+            reason = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+            what = f"{type(error).__name__}: {reason[:200]}"
+            raise UsageError(f"{name} failed for seed {seed} ({what}); call it by hand to see where.") from error
         size = sum(int(getattr(v, "nbytes", 0)) for v in _values(result))
         made.append(_rebuild(result, _sample_array))
         if size > _LARGE:

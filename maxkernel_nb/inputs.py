@@ -117,7 +117,7 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
 
 
 def is_array(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
+    return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
 
 
 def _gather(
@@ -134,11 +134,12 @@ def _gather(
         add(_from_inputs(inputs, namespace, signature), "inputs")
     if shapes:
         add(_from_shapes(shapes, signature), "shapes")
-    needed = [n for n, p in signature.items() if found.values.get(n, _MISSING) is _MISSING and p.default is p.empty]
+    open_ones = [n for n in signature if found.values.get(n, _MISSING) is _MISSING]
+    needed = [n for n in open_ones if n in fixed or signature[n].default is inspect.Parameter.empty]
     in_notebook = {n: namespace[n] for n in needed if n in namespace and _usable(namespace[n], n in fixed)}
     add(in_notebook, "notebook variables")
     maker = namespace.get("create_inputs")
-    if callable(maker) and any(found.values.get(n, _MISSING) is _MISSING for n in needed):
+    if callable(maker) and any(found.values.get(n, _MISSING) is _MISSING and n not in fixed for n in needed):
         add(_by_name(generators.made_by(maker), signature, "create_inputs"), "create_inputs")
     return found
 

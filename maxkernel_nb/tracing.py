@@ -30,11 +30,12 @@ class Tracer:
     """Traces ``fn`` with the array parameters ``params`` by name and the others fixed. Each shape is traced once."""
 
     def __init__(self, fn: Callable[..., Any], params: Sequence[str], static: dict[str, Any]) -> None:
-        self.fn, self.params, self.static = fn, tuple(params), dict(static)
+        self.fn, self.params = fn, tuple(params)
         self.name = function_name(fn)
-        self._positional = [
-            n for n, p in inspect.signature(fn).parameters.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY
-        ]
+        signature = inspect.signature(fn).parameters
+        # A default that is passed all the same becomes a tracer under jax.jit and a mapped argument under jax.vmap.
+        self.static = {n: v for n, v in static.items() if n not in signature or not _same(signature[n].default, v)}
+        self._positional = [n for n, p in signature.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY]
         self._known: dict[tuple[tuple[tuple[int, ...], str], ...], Traced] = {}
 
     def call(self, *arrays: Any) -> Any:
@@ -74,6 +75,10 @@ class Tracer:
             else "the traceback shows the line"
         )
         return f"{self.name} does not trace with {shapes}: {_one_line(error)}; {advice}."
+
+
+def _same(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and default == value
 
 
 def structs(args: Sequence[ArgSpec]) -> list[Any]:
