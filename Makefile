@@ -1,0 +1,64 @@
+# make demo   run the quickstart here, without a TPU or a key
+# make lab    open it in JupyterLab
+# make test   everything CI runs
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+COLAB := .venv-colab
+QUICKSTART := example_notebooks/01_quickstart.ipynb
+INSTALL := $(BIN)/python -m pip install --quiet --editable
+export MPLBACKEND := agg
+
+.PHONY: demo test lab dev lint types e2e colab-pins frontend clean
+
+demo: $(VENV)/.installed-tpu-lab
+	$(BIN)/python .ci/demo.py
+
+lab: $(VENV)/.installed-tpu-lab
+	$(BIN)/jupyter lab $(QUICKSTART)
+
+dev: $(VENV)/.installed-tpu-dev
+	@echo "Ready: $(BIN)/python has the package (editable), its tests' tools, ruff and mypy."
+
+lint: $(VENV)/.installed-tpu-dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-tpu-dev
+	$(BIN)/mypy
+
+# pytest comes last, so that its summary is the last line. The quickstart runs in it too (nbval).
+test: $(VENV)/.installed-tpu-dev lint colab-pins
+	.ci/browser
+	rm -rf build/nbval && mkdir -p build/nbval
+	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest tests $(QUICKSTART) \
+	    --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
+
+e2e: $(VENV)/.installed-tpu-dev
+	.ci/browser
+	$(BIN)/python -m pytest tests/e2e -m e2e
+
+# Colab's kernel stack (Python 3.13, IPython 7.34 ...), as pinned in tests/colab/pins.txt.
+colab-pins: $(COLAB)/.installed
+	MAXKERNEL_COLAB_PINS=1 $(COLAB)/bin/python -m pytest tests/colab tests/magics -p no:cacheprovider
+
+# The built files in widgets/static are committed: nobody needs Node to install.
+frontend:
+	cd widgets/frontend && npm ci && npm run build
+
+clean:
+	rm -rf $(VENV) $(COLAB) build dist test-results
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-tpu-%: pyproject.toml | $(BIN)/python
+	$(INSTALL) ".[tpu,$*]"
+	touch $@
+
+$(COLAB)/.installed: pyproject.toml tests/colab/pins.txt
+	python=$$(.ci/find-python 3.13) && $$python -m venv $(COLAB)
+	$(COLAB)/bin/python -m pip install --quiet --requirement tests/colab/pins.txt --editable .
+	touch $@
