@@ -26,12 +26,18 @@ def test_the_package_list_equals_the_folders():
     assert sorted(SETUPTOOLS["packages"]) == sorted(folders())
 
 
+def sources():
+    """Every file that is or could be committed: what a fresh clone would hold."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [name for name in listed.split("\0") if name]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from the tracked files alone, with the installed setuptools (no network)."""
+    """Built from what a clone holds, with the installed setuptools (no network)."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    for name in filter(None, listed.split("\0")):
+    for name in sources():
         if (ROOT / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, source / name)
@@ -56,8 +62,7 @@ def test_the_wheel_holds_every_tracked_module_and_the_built_front_end(wheel):
 
 def test_data_files_beside_the_code_are_in_the_wheel(wheel):
     """Whatever a module reads from its own folder must travel: prompts, guides, tables."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    inside = [p for p in listed if p.startswith(("maxkernel_nb/", "magics/", "widgets/", "jaxbench/"))]
+    inside = [p for p in sources() if p.startswith(("maxkernel_nb/", "magics/", "widgets/", "jaxbench/"))]
     data = [p for p in inside if not p.endswith(".py") and "/frontend/" not in p]
     expected = {_installed(p) for p in data if (ROOT / p).is_file()}
     assert expected - set(wheel.namelist()) == set()
