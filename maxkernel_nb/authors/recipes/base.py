@@ -1,0 +1,115 @@
+"""The contract of a recipe: recognise a computation, plan it, write it, say what it needs and how fast it can be.
+
+In order, the author calls ``recognise`` once with the reference's jaxpr in every case, keeps the match in the plan
+(``Plan.spec``), and from then on works from the match alone: ``plan``, ``space``, ``check``, ``render``. A recipe must
+raise ``Declined`` with a reason where it cannot serve, never guess. It only reads and writes text: nothing is run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from maxkernel_nb.authors.base import TuningSpace
+from maxkernel_nb.errors import Declined
+from maxkernel_nb.task import KernelTask, Plan
+from maxkernel_nb.tpu.chips import Chip
+from maxkernel_nb.values import Value
+
+MIB = 1024 * 1024
+# Mosaic keeps temporaries, spills and semaphores beside the buffers we can count.
+VMEM_MARGIN = 4 * MIB
+
+
+class Signature(Value):
+    """The user's function as text: name, parameters as written, array parameters, fixed keywords."""
+
+    entry: str
+    header: str  # the text between the parentheses of ``def``
+    params: tuple[str, ...]
+    static: dict[str, Any] = {}
+
+
+class Match(Value):
+    """What a recogniser found out. Subclasses add their findings; ``bound`` figures are for the timing case."""
+
+    signature: Signature
+    chip: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A-priori limits on the timing case: FLOPs and bytes that no kernel of this algorithm can avoid."""
+
+    flops: float
+    hbm_bytes: float
+    mxu_share: float = 1.0  # share of the MXU that the shapes can fill
+
+    def milliseconds(self, chip: Chip) -> float:
+        return 1e3 * max(self.compute_s(chip), self.hbm_bytes / (chip.device_hbm_gbs * 1e9))
+
+    def compute_s(self, chip: Chip) -> float:
+        return self.flops / (chip.device_tflops * 1e12 * self.mxu_share)
+
+    def attacks(self, chip: Chip) -> str:
+        compute = self.compute_s(chip) > self.hbm_bytes / (chip.device_hbm_gbs * 1e9)
+        return "MXU throughput" if compute else "HBM bandwidth"
+
+
+class Recipe(ABC):
+    name: ClassVar[str]
+    title: ClassVar[str]
+    match_type: ClassVar[type[Match]]
+    limits: ClassVar[tuple[str, ...]]  # known limits, one sentence each
+
+    @abstractmethod
+    def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> Match:
+        """``traces``: case name -> closed jaxpr, the timing case always among them. Raises ``Declined``."""
+
+    @abstractmethod
+    def plan(self, match: Any, params: dict[str, int]) -> Plan: ...
+
+    @abstractmethod
+    def space(self, match: Any) -> TuningSpace: ...
+
+    @abstractmethod
+    def vmem_bytes(self, match: Any, params: dict[str, int]) -> int:
+        """Bytes of VMEM on the timing case: double-buffered blocks, scratch and the large temporaries."""
+
+    @abstractmethod
+    def bound(self, match: Any) -> Bound: ...
+
+    @abstractmethod
+    def render(self, match: Any, params: dict[str, int]) -> str:
+        """A complete module that depends on jax alone."""
+
+    @abstractmethod
+    def check(self, match: Any, params: dict[str, int]) -> None:
+        """Raises ``Declined`` for constants that cannot work (VMEM, alignment, range)."""
+
+
+def check_axes(params: dict[str, int], space: TuningSpace) -> None:
+    unknown = set(params) - set(space.axes)
+    missing = set(space.axes) - set(params)
+    if unknown or missing:
+        names = ", ".join(sorted(unknown or missing))
+        raise Declined(f"{'unknown' if unknown else 'missing'} constants {names}: this kernel has {', '.join(space.axes)}")
+
+
+def check_vmem(need: int, chip: Chip) -> None:
+    limit = chip.vmem_bytes - VMEM_MARGIN
+    if need > limit:
+        raise Declined(
+            f"needs about {need / MIB:.1f} MiB of VMEM, {chip.name} has {limit / MIB:.0f} MiB to give: take smaller blocks"
+        )
+
+
+def itemsize(dtype: str) -> int:
+    sizes = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "float16": 2, "float64": 8, "int64": 8}
+    return 1 if dtype.startswith("float8") else sizes.get(dtype, 4)
+
+
+def pad_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -1,0 +1,378 @@
+"""Recipe: one matrix product with any elementwise epilogue, row reductions included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from maxkernel_nb import compat
+from maxkernel_nb.authors.base import TuningSpace
+from maxkernel_nb.authors.recipes import matmul_source
+from maxkernel_nb.authors.recipes.base import (
+    MIB, VMEM_MARGIN, Bound, Match, Recipe, check_axes, check_vmem, itemsize, pad_up,
+)
+from maxkernel_nb.authors.recipes.canonical import canonicalise
+from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Reader, combine, describe
+from maxkernel_nb.authors.recipes.graph import Graph
+from maxkernel_nb.authors.recipes.signature import signature_of
+from maxkernel_nb.authors.recipes.views import Indices, base_of, flat, sample_points, unflatten, volume
+from maxkernel_nb.errors import Declined
+from maxkernel_nb.task import KernelTask, Plan
+from maxkernel_nb.tpu.chips import chip as chip_named
+
+Kind = Literal["full", "row", "col", "scalar"]
+_FLOATS = ("float32", "bfloat16")
+
+
+class MatmulMatch(Match):
+    """``out = epilogue(rows @ columns)``: rows [m, k] from parameter ``lhs``, columns [k, n] from ``rhs``.
+
+    ``lhs_form`` is ``mk`` or ``km``, ``rhs_form`` ``kn`` or ``nk``: how the parameter lies. Leaf kinds: ``full`` [m, n],
+    ``row`` [1, n], ``col`` [m, 1], ``scalar``. ``output_form`` says how the result is shaped from [m, n] or [m, 1].
+    """
+
+    lhs: int
+    rhs: int
+    lhs_form: Literal["mk", "km"]
+    rhs_form: Literal["kn", "nk"]
+    lhs_rank: int
+    rhs_rank: int
+    m: int
+    n: int
+    k: int
+    dtypes: tuple[str, ...]  # of every parameter
+    out_dtype: str
+    out_kind: Literal["full", "col"]
+    output_form: Literal["lead_tail", "lead_n", "m_n", "lead", "lead_1", "m", "m_1"]
+    precision: str = ""
+    whole_rows: bool = False  # a reduction over n: one block holds whole rows
+    epilogue: Expression
+
+    @property
+    def dots_dtype(self) -> str:
+        pair = {self.dtypes[self.lhs], self.dtypes[self.rhs]}
+        return pair.pop() if len(pair) == 1 else "float32"
+
+
+class MatmulRecipe(Recipe):
+    name = "matmul"
+    title = "matrix product with a fused epilogue"
+    match_type = MatmulMatch
+    limits = (
+        "one product without batch dimensions, of two inputs as they are (nothing computed on them first)",
+        "reductions in the epilogue run over whole rows, so a row has to fit the VMEM",
+        "float32 and bfloat16 inputs",
+    )
+
+    def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
+        timing = task.timing_case.name
+        names = [timing, *(n for n in traces if n != timing)]
+        found = [_recognise_case(canonicalise(traces[n])) for n in names]
+        first = found[0]
+        for other in found[1:]:
+            if other.shape_free != first.shape_free:
+                raise Declined("the computation differs between shape cases, not only in its sizes")
+        expression = combine(first.result, [f.reader for f in found], [f.dims for f in found])
+        return MatmulMatch(
+            signature=signature_of(task), chip=task.chip, epilogue=expression,
+            **first.dims, **first.shape_free,  # type: ignore[arg-type]
+        )
+
+    def space(self, match: MatmulMatch) -> TuningSpace:
+        axes = _axes(match)
+        seeds = [p for p in _guesses(match) if all(p[k] in axes[k] for k in axes) and self.works(match, p)]
+        if not seeds:
+            raise Declined(f"no block size fits the VMEM of {match.chip} (rows of {match.n} elements)")
+        return TuningSpace(axes=axes, seeds=tuple(seeds[:6]))
+
+    def works(self, match: MatmulMatch, params: dict[str, int]) -> bool:
+        return self.vmem_bytes(match, params) <= chip_named(match.chip).vmem_bytes - VMEM_MARGIN
+
+    def check(self, match: MatmulMatch, params: dict[str, int]) -> None:
+        space = TuningSpace(axes=_axes(match))
+        check_axes(params, space)
+        for name, unit in (("BLOCK_M", 16), ("BLOCK_N", 128), ("BLOCK_K", 128)):
+            if name in params and (params[name] < unit or params[name] % unit):
+                raise Declined(f"{name}={params[name]} is not a multiple of {unit}, the tile of the TPU's registers")
+        check_vmem(self.vmem_bytes(match, params), chip_named(match.chip))
+
+    def vmem_bytes(self, match: MatmulMatch, params: dict[str, int]) -> int:
+        bm, bn, bk = block_shape(match, params)
+        moving = bm * bk * itemsize(match.dtypes[match.lhs]) + bk * bn * itemsize(match.dtypes[match.rhs])
+        area = {"full": bm * bn, "row": 8 * bn, "col": bm * 128, "scalar": 0}
+        moving += sum(area[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
+        moving += area[match.out_kind] * itemsize(match.out_dtype)
+        accumulator = bm * bn * 4
+        # the product itself, and one f32 temporary of the epilogue that does not fit the registers
+        temporaries = bm * bn * 4 * (2 if match.epilogue.steps else 1)
+        return 2 * moving + accumulator + temporaries
+
+    def bound(self, match: MatmulMatch) -> Bound:
+        m, n, k = match.m, match.n, match.k
+        sizes = {"full": m * n, "row": n, "col": m, "scalar": 1}
+        read = m * k * itemsize(match.dtypes[match.lhs]) + k * n * itemsize(match.dtypes[match.rhs])
+        read += sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
+        written = sizes[match.out_kind] * itemsize(match.out_dtype)
+        return Bound(flops=2.0 * m * n * k, hbm_bytes=float(read + written))
+
+    def plan(self, match: MatmulMatch, params: dict[str, int]) -> Plan:
+        chip, bound = chip_named(match.chip), self.bound(match)
+        bm, bn, bk = block_shape(match, params)
+        left, right = (match.signature.params[i] for i in (match.lhs, match.rhs))
+        steps = len(match.epilogue.steps)
+        whole_k = bk >= match.k
+        return Plan(
+            strategy="one product, everything after it in the same kernel" if steps else "tiled product",
+            summary=(
+                f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
+                + (f"then {steps} operations on each block while it is still in VMEM. " if steps else "nothing after it. ")
+                + ("Reductions run along whole rows, so a block holds them whole. " if match.whole_rows else "")
+                + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} "
+                f"can take less than {bound.milliseconds(chip):.3f} ms."
+            ),
+            attacks=bound.attacks(chip),
+            tiling=params,
+            grid="(m, n) blocks" if whole_k else "(m, n, k) blocks, k innermost",
+            memory=f"blocks {bm}x{bk} and {bk}x{bn}, result {bm}x{bn} in float32, all in VMEM",
+            pipelining="Pallas double-buffers each block: the next is fetched while this one is multiplied",
+            recipe=self.name,
+            spec=match.to_dict(),
+        )
+
+    def render(self, match: MatmulMatch, params: dict[str, int]) -> str:
+        bound, chip = self.bound(match), chip_named(match.chip)
+        need = self.vmem_bytes(match, params)
+        return matmul_source.render(
+            match, params, block_shape(match, params), bound_text=bound_text(bound, match.chip),
+            vmem_limit=min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB))),
+        )
+
+
+def bound_text(bound: Bound, chip_name: str) -> str:
+    chip = chip_named(chip_name)
+    return (
+        f"{bound.flops / 1e9:.1f} GFLOP, {bound.hbm_bytes / 1e6:.1f} MB: "
+        f"at least {bound.milliseconds(chip):.3f} ms on {chip.name} ({bound.attacks(chip)})"
+    )
+
+
+def block_shape(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, int]:
+    """(rows, columns, depth) of one step on the timing case."""
+    bm = min(params["BLOCK_M"], pad_up(match.m, 16))
+    bn = match.n if match.whole_rows else min(params["BLOCK_N"], pad_up(match.n, 128))
+    return bm, bn, min(params["BLOCK_K"], match.k)
+
+
+def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
+    def steps(size: int, unit: int, values: tuple[int, ...]) -> tuple[int, ...]:
+        useful = tuple(v for v in values if v < 2 * pad_up(size, unit))
+        return useful or (unit,)
+
+    depth = steps(match.k, 128, (256, 512, 1024, 2048, 4096))
+    axes = {
+        "BLOCK_M": steps(match.m, 16, (128, 256, 512, 1024, 2048)),
+        "BLOCK_N": steps(match.n, 128, (256, 512, 1024, 2048)),
+        "BLOCK_K": tuple(sorted({*depth, pad_up(match.k, 128)})),
+    }
+    if match.whole_rows:
+        del axes["BLOCK_N"]
+    return axes
+
+
+def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
+    """Good first points, best first: deep blocks save accumulator traffic, wide ones save HBM traffic."""
+    axes = _axes(match)
+    deep = axes["BLOCK_K"][::-1]
+    shapes = [(1024, 1024), (512, 1024), (1024, 512), (512, 512), (256, 512), (256, 256), (128, 256), (16, 128)]
+    if match.whole_rows:
+        shapes = [(m, 0) for m in (1024, 512, 256, 128, 16)]
+    points = []
+    for m, n in shapes:
+        for k in deep:
+            point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": k}
+            if not match.whole_rows:
+                point["BLOCK_N"] = _nearest(axes["BLOCK_N"], n)
+            if point not in points:
+                points.append(point)
+    return points
+
+
+def _nearest(values: tuple[int, ...], wanted: int) -> int:
+    return max((v for v in values if v <= wanted), default=values[0])
+
+
+# Recognition
+
+
+@dataclass
+class _Found:
+    reader: _EpilogueReader
+    result: str
+    dims: dict[str, int]
+    shape_free: dict[str, Any]
+
+
+def _recognise_case(graph: Graph) -> _Found:
+    dots = graph.live("dot")
+    if len(dots) != 1:
+        raise Declined(f"it has {len(dots)} matrix products, this recipe serves exactly one")
+    if len(graph.outputs) != 1:
+        raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
+    if any(graph[dots[0]].attr("batch")):
+        raise Declined("the product has batch dimensions")
+    if any(len(side) != 1 for side in graph[dots[0]].attr("contract")):
+        raise Declined("the product contracts several dimensions at once")
+    try:
+        return _read_product(graph, dots[0], rows_side=0)
+    except Declined as first:
+        try:
+            return _read_product(graph, dots[0], rows_side=1)
+        except Declined:
+            raise first from None
+
+
+def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
+    node = graph[dot]
+    free = [
+        tuple(s for axis, s in enumerate(graph[i].shape) if axis not in node.attr("contract")[side])
+        for side, i in enumerate(node.inputs)
+    ]
+    lead, tail = free[rows_side], free[1 - rows_side]
+    m, n = volume(lead), volume(tail)
+    k = graph[node.inputs[0]].shape[node.attr("contract")[0][0]]
+    row, col, depth = sample_points((m, n, k))
+    forms = []
+    for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
+        forms.append(_operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
+    (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
+    reader = _EpilogueReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
+    output = graph.outputs[0]
+    out_shape = graph[output].shape
+    kind, result = reader.read_output(output, out_shape)
+    dims = {"n": n, "k": k, "m": m}
+    params = [graph[p] for p in sorted(_params(graph), key=lambda p: graph[p].attr("index"))]
+    return _Found(reader, result, dims, {
+        "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
+        "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
+        "output_form": _output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
+        "dtypes": tuple(p.dtype for p in params), "out_dtype": graph[output].dtype, "whole_rows": reader.reduces,
+    })
+
+
+def _params(graph: Graph) -> list[int]:
+    return [n for n, node in enumerate(graph.nodes) if node.op == "param"]
+
+
+def _operand(
+    graph: Graph, number: int, contract: int, across: np.ndarray, sizes: tuple[int, ...], depth: np.ndarray
+) -> tuple[int, bool]:
+    """(parameter, contraction first?) of one operand, which has to be an input, perhaps transposed or flattened."""
+    indices = list(unflatten(across, sizes))
+    indices.insert(contract, depth)
+    base, at = base_of(graph, number, tuple(indices))
+    node = graph[base]
+    if node.op != "param":
+        raise Declined(f"an operand of the product is {describe(graph, base)}, not an input")
+    if node.dtype not in _FLOATS:
+        raise Declined(f"an operand of the product is {node.dtype}, this recipe takes float32 and bfloat16")
+    if len(node.shape) != len(sizes) + 1:
+        raise Declined(f"an operand of the product is a reshaped input of shape {list(node.shape)}")
+    if (at[-1] == depth).all() and (flat(at[:-1], node.shape[:-1]) == across).all():
+        return node.attr("index"), False
+    if (at[0] == depth).all() and (flat(at[1:], node.shape[1:]) == across).all():
+        return node.attr("index"), True
+    raise Declined(f"an operand of the product is a permuted input of shape {list(node.shape)}")
+
+
+def _output_form(kind: str, shape: tuple[int, ...], lead: tuple[int, ...], tail: tuple[int, ...]) -> str:
+    m, n = volume(lead), volume(tail)
+    full = {"lead_tail": lead + tail, "lead_n": (*lead, n), "m_n": (m, n)}
+    col = {"lead": lead, "lead_1": (*lead, 1), "m": (m,), "m_1": (m, 1)}
+    for form, wanted in (full if kind == "full" else col).items():
+        if shape == wanted:
+            return form
+    raise Declined(f"the result is reshaped to {list(shape)}")
+
+
+class _EpilogueReader(Reader):
+    """Reads the epilogue on [m, n] coordinates. ``reduces`` is set once a row reduction was met."""
+
+    def __init__(
+        self, graph: Graph, dot: int, sizes: tuple[int, int], points: tuple[np.ndarray, np.ndarray], swapped: bool
+    ) -> None:
+        super().__init__(graph)
+        self.dot, (self.m, self.n), (self.row, self.col) = dot, sizes, points
+        self.swapped = swapped
+        self.reduces = False
+        self.kinds: dict[str, str] = {}
+
+    def read_output(self, number: int, shape: tuple[int, ...]) -> tuple[str, str]:
+        if volume(shape) == self.m * self.n:
+            kind, position = "full", self.row * self.n + self.col
+        elif volume(shape) == self.m:
+            kind, position = "col", self.row
+        else:
+            raise Declined(f"the result {list(shape)} is neither the product's shape nor one value per row")
+        result = self.read(number, unflatten(position, shape))
+        return kind, result
+
+    def key(self, number: int, indices: Indices) -> Any:
+        # placed nodes have one value over the block, wherever they are read from
+        self.place(number, indices)
+        return number
+
+    def place(self, number: int, indices: Indices) -> Kind:
+        """How a node lies over the block, checked against the sampled coordinates."""
+        node = self.graph[number]
+        if number == self.dot and self.swapped:
+            split = len(self.graph[node.inputs[0]].shape) - 1
+            col = flat(indices[:split], node.shape[:split])
+            row = flat(indices[split:], node.shape[split:])
+            if (row == self.row).all() and (col == self.col).all():
+                return "full"
+            raise Declined("the product is used transposed or shifted against itself")
+        if node.size == 1:
+            return "scalar"
+        position = flat(indices, node.shape)
+        wanted: dict[Kind, tuple[int, np.ndarray]] = {
+            "row": (self.n, self.col), "col": (self.m, self.row),
+            "full": (self.m * self.n, self.row * self.n + self.col),
+        }
+        if len(node.shape) > 1:
+            wanted = {k: wanted[k] for k in ("full", "row", "col")}  # type: ignore[index]
+        for kind, (size, at) in wanted.items():
+            if node.size == size and (position == at).all():
+                return kind
+        raise Declined(f"{describe(self.graph, number)} does not lie along the rows or columns of the product")
+
+    def leaf(self, number: int, indices: Indices) -> str | None:
+        node = self.graph[number]
+        if number == self.dot:
+            return "acc"
+        if node.op != "param":
+            return None
+        if not compat.is_float(node.dtype) or node.dtype not in _FLOATS:
+            raise Declined(f"the epilogue reads a {node.dtype} input, this recipe takes float32 and bfloat16")
+        return self.add_leaf(Leaf(param=node.attr("index"), kind=self.place(number, indices)))
+
+    def reduction(self, number: int, indices: Indices) -> str:
+        node = self.graph[number]
+        source = self.graph[node.inputs[0]]
+        axes = node.attr("axes")
+        if volume(tuple(source.shape[a] for a in axes)) != self.n:
+            raise Declined(f"{describe(self.graph, number)} does not reduce whole rows of the product")
+        outer, self.col = self.col, sample_points((self.n,), len(self.row), seed=1)[0]
+        inner = list(indices) if indices else []
+        if inner and len(inner[0]) != len(self.row):
+            inner = [np.broadcast_to(i, self.row.shape) for i in inner]
+        for axis, index in zip(axes, unflatten(self.col, tuple(source.shape[a] for a in axes)), strict=True):
+            inner.insert(axis, index)
+        child, at = base_of(self.graph, node.inputs[0], tuple(inner))
+        if self.graph[child].op == "const" or self.place(child, at) not in ("full", "row"):
+            raise Declined(f"{describe(self.graph, number)} reduces a value that is the same along each row")
+        argument = self.read(node.inputs[0], tuple(inner))
+        self.col, self.reduces = outer, True
+        return self.step(node.op, (argument,))

@@ -1,0 +1,326 @@
+"""The matmul recipe's template: a module a person would keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maxkernel_nb.authors.recipes.base import itemsize
+from maxkernel_nb.authors.recipes.expressions import Leaf
+from maxkernel_nb.authors.recipes.rendering import Lines
+from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, indent, joined
+
+if TYPE_CHECKING:
+    from maxkernel_nb.authors.recipes.matmul import MatmulMatch
+
+_RESERVED = {
+    "jax", "jnp", "lax", "pl", "pltpu", "functools", "m", "n", "k", "rows", "columns", "block_m", "block_n", "block_k",
+    "product", "acc", "kernel", "out", "step", "steps", "k_index",
+}
+
+
+def render(
+    match: MatmulMatch, params: dict[str, int], blocks: tuple[int, int, int], bound_text: str, vmem_limit: int
+) -> str:
+    return _Module(match, params, blocks, bound_text, vmem_limit).text()
+
+
+class _Module:
+    def __init__(
+        self, match: MatmulMatch, params: dict[str, int], blocks: tuple[int, int, int], bound_text: str, vmem_limit: int
+    ) -> None:
+        self.match, self.params, self.blocks = match, params, blocks
+        self.bound_text, self.vmem_limit = bound_text, vmem_limit
+        self.whole_k = params["BLOCK_K"] >= match.k
+        self.whole_n = match.whole_rows
+        self.x, self.w = (match.signature.params[i] for i in (match.lhs, match.rhs))
+        self.uses = {name for name in ("n", "k", "m") if any(
+            c.text == name or f" {name}" in c.text or c.text.startswith((f"{name}*", f"{name} ")) or f"({name} " in c.text
+            for c in match.epilogue.constants
+        )}
+        self.rows_outer = self._rows_outer()
+
+    def _rows_outer(self) -> bool:
+        """With whole depth in a block, the outer axis' operand is read once; the other once per outer step."""
+        bm, bn, _ = self.blocks
+        left = self.match.m * itemsize(self.match.dtypes[self.match.lhs])
+        right = self.match.n * itemsize(self.match.dtypes[self.match.rhs])
+        return left + right * -(-self.match.m // bm) <= right + left * -(-self.match.n // bn)
+
+    # names
+
+    def leaf_name(self, leaf: Leaf) -> str:
+        return self.match.signature.params[leaf.param]
+
+    def ref(self, leaf: Leaf) -> str:
+        same = [other for other in self.match.epilogue.leaves if other.param == leaf.param]
+        doubled = leaf.param in (self.match.lhs, self.match.rhs) or len(same) > 1
+        return f"{self.leaf_name(leaf)}_{leaf.kind}_ref" if doubled else f"{self.leaf_name(leaf)}_ref"
+
+    # pieces
+
+    def text(self) -> str:
+        parts = [
+            self.header(), self.imports(), self.constants(), BLOCK_HELPER, self.kernel(), self.entry(),
+        ]
+        return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
+            p.strip("\n") for p in parts[3:]
+        ) + "\n"
+
+    def header(self) -> str:
+        match = self.match
+        bm, bn, bk = self.blocks
+        what = f"{match.signature.entry}: {self.x} @ {self.w}"
+        what += " and everything after it in one Pallas TPU kernel." if match.epilogue.steps else " as a Pallas TPU kernel."
+        why = (
+            "The product is accumulated in float32 in VMEM and finished there: no intermediate goes to HBM."
+            if match.epilogue.steps else "The product is accumulated in float32 in VMEM."
+        )
+        tiles = f"Tiles: {bm} x {bn} results from {bm} x {bk} and {bk} x {bn} inputs"
+        tiles += ", the whole depth in one step." if self.whole_k else ", along the depth step by step."
+        if self.whole_n:
+            tiles += " A block holds whole rows, because the epilogue reduces along them."
+        return comment(what, why, tiles, f"Bound for m={match.m}, n={match.n}, k={match.k}: {self.bound_text}.")
+
+    def imports(self) -> str:
+        lax = "from jax import lax\n" if "lax." in self.epilogue_text() or self.ragged_text() else ""
+        return (
+            "import functools\n\nimport jax\nimport jax.numpy as jnp\n" + lax
+            + "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
+        )
+
+    def constants(self) -> str:
+        lines = [f"{name} = {value}" for name, value in self.params.items()]
+        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes")
+        return "\n".join(lines)
+
+    def ragged_text(self) -> str:
+        return "" if self.whole_k else "lax"
+
+    def epilogue_text(self) -> str:
+        return "\n".join(self.epilogue("product"))
+
+    def epilogue(self, product: str) -> list[str]:
+        """Lines that load the leaves, compute, and store."""
+        lines, names = [], {"acc": product}
+        taken = set(_RESERVED) | set(self.match.signature.params)
+        for i, leaf in enumerate(self.match.epilogue.leaves):
+            stem = self.leaf_name(leaf)
+            name = stem if stem not in names.values() and stem not in _RESERVED else f"{stem}_{leaf.kind}"
+            names[f"@{i}"] = name
+            load = f"{self.ref(leaf)}[0, 0]" if leaf.kind == "scalar" else f"{self.ref(leaf)}[...]"
+            lines.append(f"{name} = {load}.astype(jnp.float32)")
+        body, result = Lines(self.match.epilogue, names, taken).render()
+        if result != product and not result.isidentifier():
+            body.append(f"result = {result}")
+            result = "result"
+        return [*lines, *body, f"out_ref[...] = {self.shaped(result)}.astype(out_ref.dtype)"]
+
+    def shaped(self, result: str) -> str:
+        return result if self.match.epilogue.result == "acc" or self.produces_block() else (
+            f"jnp.broadcast_to({result}, out_ref.shape)"
+        )
+
+    def produces_block(self) -> bool:
+        """True if the result surely has the output block's shape: it depends on the product (or on a full input)."""
+        epilogue, full = self.match.epilogue, {"acc": self.match.out_kind == "full"}
+        wide: dict[str, str] = {"acc": "full"}
+        wide.update({f"@{i}": leaf.kind for i, leaf in enumerate(epilogue.leaves)})
+        order = ["scalar", "row", "col", "full"]
+        for i, step in enumerate(epilogue.steps):
+            kinds = [wide.get(a, "scalar") for a in step.args]
+            if step.op.startswith("reduce_"):
+                wide[f"%{i}"] = "col" if "full" in kinds else "scalar"
+            else:
+                both = "full" if {"row", "col"} <= set(kinds) else max(kinds, key=order.index)
+                wide[f"%{i}"] = both
+        return wide.get(epilogue.result, "scalar") == self.match.out_kind
+
+    def dot(self) -> str:
+        match = self.match
+        x, w = f"{self.x}_ref[...]", f"{self.w}_ref[...]"
+        if not self.whole_k:
+            x, w = "rows", "columns"
+        elif match.dtypes[match.lhs] != match.dtypes[match.rhs]:
+            x, w = f"{x}.astype(jnp.float32)", f"{w}.astype(jnp.float32)"
+        extra = f", precision=jax.lax.Precision.{match.precision}" if match.precision and match.dots_dtype == "float32" else ""
+        if match.rhs_form == "kn":
+            return f"jnp.dot({x}, {w}, preferred_element_type=jnp.float32{extra})"
+        dims = "(((1,), (1,)), ((), ()))"
+        return f"jax.lax.dot_general({x}, {w}, {dims}, preferred_element_type=jnp.float32{extra})"
+
+    def kernel(self) -> str:
+        match = self.match
+        refs = [f"{self.x}_ref", f"{self.w}_ref", *(self.ref(leaf) for leaf in match.epilogue.leaves), "out_ref"]
+        if not self.whole_k:
+            refs.append("acc_ref")
+        statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
+        head = f"def _kernel({', '.join(refs)}{', *, ' + ', '.join(statics) if statics else ''}):"
+        return head + "\n" + indent(self.whole_k_body() if self.whole_k else self.stepped_body())
+
+    def whole_k_body(self) -> list[str]:
+        return [f"product = {self.dot()}", *self.epilogue("product")]
+
+    def stepped_body(self) -> list[str]:
+        match = self.match
+        axis = 1 if self.whole_n else 2
+        wide = match.dtypes[match.lhs] != match.dtypes[match.rhs]
+        cast = ".astype(jnp.float32)" if wide else ""
+        depth_axis = 0 if match.rhs_form == "kn" else 1
+        return [
+            f"step, steps = pl.program_id({axis}), pl.num_programs({axis})",
+            f"rows, columns = {self.x}_ref[...]{cast}, {self.w}_ref[...]{cast}",
+            "block_k = rows.shape[1]",
+            "if k % block_k:  # the last step reaches past the end: what lies there is not ours",
+            "    left = k - step * block_k",
+            "    rows = jnp.where(lax.broadcasted_iota(jnp.int32, rows.shape, 1) < left, rows, 0)",
+            f"    columns = jnp.where(lax.broadcasted_iota(jnp.int32, columns.shape, {depth_axis}) < left, columns, 0)",
+            f"product = {self.dot()}",
+            "",
+            "@pl.when(step == 0)",
+            "def _first():",
+            "    acc_ref[...] = product",
+            "",
+            "@pl.when(step > 0)",
+            "def _add():",
+            "    acc_ref[...] += product",
+            "",
+            "@pl.when(step == steps - 1)",
+            "def _finish():",
+            indent(self.epilogue("acc_ref[...]" if self.match.epilogue.uses("acc") <= 1 else "acc"))
+            if self.match.epilogue.uses("acc") <= 1
+            else indent(["acc = acc_ref[...]", *self.epilogue("acc")]),
+        ]
+
+    # the entry function
+
+    def entry(self) -> str:
+        match = self.match
+        x, w = self.x, self.w
+        lines = static_guards(match.signature)
+        lines += self.checks()
+        lines += self.sizes()
+        lines += self.block_choice()
+        lines += ["out = pl.pallas_call(", indent(self.call()), f")({', '.join(self.operands())})"]
+        lines += [f"return {self.output()}"]
+        doc = f'"""{x}: {self.rank_text(match.lhs)}, {w}: {self.rank_text(match.rhs)}. Any sizes; float32 inside."""'
+        return f"def {match.signature.entry}({match.signature.header}):\n" + indent([doc, *lines])
+
+    def rank_text(self, param: int) -> str:
+        match = self.match
+        if param == match.lhs:
+            return "[..., k]" if match.lhs_form == "mk" and match.lhs_rank > 2 else "[m, k]" if match.lhs_form == "mk" else "[k, m]"
+        return "[k, n]" if match.rhs_form == "kn" else "[n, k]"
+
+    def checks(self) -> list[str]:
+        match = self.match
+        ranks = {self.x: match.lhs_rank, self.w: match.rhs_rank}
+        tests = " or ".join(f"{name}.ndim != {rank}" for name, rank in ranks.items())
+        wanted = " and ".join(f"{name} of rank {rank}" for name, rank in ranks.items())
+        return [
+            f"if {tests}:",
+            f'    raise ValueError(f"this kernel takes {wanted}, not {{{self.x}.shape}} and {{{self.w}.shape}}")',
+        ]
+
+    def sizes(self) -> list[str]:
+        match = self.match
+        x, w = self.x, self.w
+        rows = x if match.lhs_form == "mk" else f"{x}.reshape({x}.shape[0], -1).T" if match.lhs_rank > 2 else f"{x}.T"
+        if match.lhs_form == "mk" and match.lhs_rank > 2:
+            rows = f"{x}.reshape(-1, {x}.shape[-1])"
+        columns = w
+        if match.rhs_rank > 2:
+            columns = f"{w}.reshape({w}.shape[0], -1)" if match.rhs_form == "kn" else f"{w}.reshape(-1, {w}.shape[-1])"
+        n_axis, k_axis = (1, 0) if match.rhs_form == "kn" else (0, 1)
+        lines = [
+            f"rows, columns = {rows}, {columns}",
+            f"(m, k), n = rows.shape, columns.shape[{n_axis}]",
+            f"if columns.shape[{k_axis}] != k:",
+            f'    raise ValueError(f"{x} {{{x}.shape}} and {w} {{{w}.shape}} do not share the contracted size")',
+        ]
+        if self.whole_k:
+            lines += [
+                "if k > BLOCK_K:",
+                '    raise NotImplementedError(f"this kernel holds the whole depth in VMEM: k={k} is over {BLOCK_K}")',
+            ]
+        if self.whole_n:
+            lines += [
+                f"if n > {match.n}:",
+                f'    raise NotImplementedError(f"this kernel holds whole rows in VMEM: n={{n}} is over {match.n}")',
+            ]
+        return lines
+
+    def block_choice(self) -> list[str]:
+        lines = ["block_m = _block(m, BLOCK_M, 16)"]
+        lines.append("block_n = n  # whole rows" if self.whole_n else "block_n = _block(n, BLOCK_N, 128)")
+        lines.append("block_k = k  # whole depth" if self.whole_k else "block_k = _block(k, BLOCK_K, 128)")
+        return lines
+
+    def axes(self) -> list[str]:
+        """Names of the grid's axes, outermost first: i over rows, j over columns, d over depth."""
+        axes = ["i"] if self.whole_n else ["i", "j"]
+        if self.whole_k and not self.whole_n and not self.rows_outer:
+            axes = ["j", "i"]
+        return axes if self.whole_k else [*axes, "d"]
+
+    def call(self) -> list[str]:
+        match = self.match
+        axes = ", ".join(self.axes())
+        column = "0" if self.whole_n else "j"
+        depth = "0" if self.whole_k else "d"
+        spec = {
+            "full": f"pl.BlockSpec((block_m, block_n), lambda {axes}: (i, {column}))",
+            "row": f"pl.BlockSpec((1, block_n), lambda {axes}: (0, {column}))",
+            "col": f"pl.BlockSpec((block_m, 1), lambda {axes}: (i, 0))",
+            "scalar": "pl.BlockSpec(memory_space=pltpu.SMEM)",
+        }
+        columns = (
+            f"pl.BlockSpec((block_k, block_n), lambda {axes}: ({depth}, {column}))" if match.rhs_form == "kn"
+            else f"pl.BlockSpec((block_n, block_k), lambda {axes}: ({column}, {depth}))"
+        )
+        in_specs = [f"pl.BlockSpec((block_m, block_k), lambda {axes}: (i, {depth}))", columns]
+        in_specs += [spec[leaf.kind] for leaf in match.epilogue.leaves]
+        size = {"i": "pl.cdiv(m, block_m)", "j": "pl.cdiv(n, block_n)", "d": "pl.cdiv(k, block_k)"}
+        statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
+        kernel = f"functools.partial(_kernel, {', '.join(f'{s}={s}' for s in statics)})" if statics else "_kernel"
+        out_width = "n" if match.out_kind == "full" else "1"
+        semantics = ", ".join('"arbitrary"' if a == "d" else '"parallel"' for a in self.axes())
+        if len(self.axes()) == 1:
+            semantics += ","
+        lines = [
+            f"{kernel},",
+            f"out_shape=jax.ShapeDtypeStruct((m, {out_width}), jnp.{match.out_dtype}),",
+            f"grid=({joined([size[a] for a in self.axes()])}),",
+            "in_specs=[", *(f"    {s}," for s in in_specs), "],",
+            f"out_specs={spec[match.out_kind]},",
+        ]
+        if not self.whole_k:
+            lines.append("scratch_shapes=[pltpu.VMEM((block_m, block_n), jnp.float32)],")
+        lines += [
+            "compiler_params=pltpu.CompilerParams(",
+            f"    dimension_semantics=({semantics}), vmem_limit_bytes=VMEM_LIMIT",
+            "),",
+        ]
+        return lines
+
+    def operands(self) -> list[str]:
+        shapes = {"full": "reshape(m, n)", "row": "reshape(1, n)", "col": "reshape(m, 1)", "scalar": "reshape(1, 1)"}
+        leaves = [f"{self.leaf_name(leaf)}.{shapes[leaf.kind]}" for leaf in self.match.epilogue.leaves]
+        return ["rows", "columns", *leaves]
+
+    def output(self) -> str:
+        x, w, match = self.x, self.w, self.match
+        lead = f"*{x}.shape[:-1]" if match.lhs_form == "mk" else f"*{x}.shape[1:]"
+        tail = f"*{w}.shape[1:]" if match.rhs_form == "kn" else f"*{w}.shape[:-1]"
+        if match.output_form in ("m_n", "m_1") or (match.lhs_rank == match.rhs_rank == 2 and match.out_kind == "full"):
+            return "out"
+        if match.output_form == "lead_1" and match.lhs_rank == 2:
+            return "out"
+        shape = {
+            "lead_tail": f"({lead}, {tail})", "lead_n": f"({lead}, n)", "lead": f"({lead},)", "lead_1": f"({lead}, 1)",
+            "m": "(m,)",
+        }[match.output_form]
+        if match.output_form in ("lead", "m") and match.lhs_rank == 2:
+            shape = "m"
+            return f"out.reshape({shape})"
+        return f"out.reshape{shape}" if shape.startswith("(") else f"out.reshape({shape})"

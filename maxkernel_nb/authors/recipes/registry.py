@@ -1,0 +1,20 @@
+"""The recipes the embedded engine knows, in the order they are tried."""
+
+from __future__ import annotations
+
+from maxkernel_nb.authors.recipes.base import Recipe
+
+
+def all_recipes() -> tuple[Recipe, ...]:
+    from maxkernel_nb.authors.recipes.attention import AttentionRecipe
+    from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
+
+    return (AttentionRecipe(), MatmulRecipe())
+
+
+def recipe_named(name: str) -> Recipe:
+    """Raises ``KeyError`` with the known names."""
+    known = {r.name: r for r in all_recipes()}
+    if name not in known:
+        raise KeyError(f"no recipe {name!r}; there are {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,93 @@
+"""Block expressions as readable ``jnp`` code: what is used once goes inline while the line stays short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from maxkernel_nb.authors.recipes.expressions import Expression, Step
+
+_INFIX = {
+    "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "and": ("&", 4), "or": ("|", 3),
+    "eq": ("==", 2), "ne": ("!=", 2), "lt": ("<", 2), "le": ("<=", 2), "gt": (">", 2), "ge": (">=", 2),
+}
+# Functions Mosaic lowers under the same name; the others are spelled out in _special.
+_CALLS = {
+    "exp": "jnp.exp", "exp2": "jnp.exp2", "log": "jnp.log", "log1p": "jnp.log1p", "tanh": "jnp.tanh",
+    "logistic": "jax.nn.sigmoid", "sqrt": "jnp.sqrt", "rsqrt": "lax.rsqrt", "abs": "jnp.abs", "sign": "jnp.sign",
+    "floor": "jnp.floor", "ceil": "jnp.ceil", "sin": "jnp.sin", "cos": "jnp.cos", "square": "jnp.square",
+    "erf": "lax.erf", "max": "jnp.maximum", "min": "jnp.minimum", "pow": "jnp.power", "select": "jnp.where",
+    "silu": "jax.nn.silu", "gelu": "jax.nn.gelu",
+}
+_NAMES = {
+    "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
+    "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
+}
+_ATOM = 9
+LINE = 76
+
+
+class Lines:
+    """Renders one expression. ``names`` maps leaves (``@i``) and recipe names (``acc``) to source text."""
+
+    def __init__(self, expression: Expression, names: Mapping[str, str], taken: set[str] | None = None) -> None:
+        self.expression = expression
+        self.text: dict[str, tuple[str, int]] = {k: (v, _ATOM if v.isidentifier() else 0) for k, v in names.items()}
+        for i, constant in enumerate(expression.constants):
+            plain = constant.text.replace(".", "").replace("_", "").isalnum()
+            self.text[f"#{i}"] = (constant.text, _ATOM if plain else 6 if constant.text.startswith("-") else 0)
+        self.taken = set(taken or ()) | {v for v in names.values() if v.isidentifier()}
+        self.lines: list[str] = []
+
+    def render(self) -> tuple[list[str], str]:
+        """Assignments, one a line, and the text of the result."""
+        for i, step in enumerate(self.expression.steps):
+            text, level = self.step(step)
+            argument = f"%{i}"
+            if self.expression.uses(argument) > 1 or len(text) > LINE:
+                name = self.fresh(_NAMES.get(step.op, "y"))
+                self.lines.append(f"{name} = {text}")
+                text, level = name, _ATOM
+            self.text[argument] = (text, level)
+        return self.lines, self.text[self.expression.result][0]
+
+    def fresh(self, stem: str) -> str:
+        name, count = stem, 1
+        while name in self.taken:
+            count += 1
+            name = f"{stem}{count}"
+        self.taken.add(name)
+        return name
+
+    def step(self, step: Step) -> tuple[str, int]:
+        special = self.special(step)
+        if special is not None:
+            return special
+        if step.op in _INFIX:
+            sign, level = _INFIX[step.op]
+            left = self.wrapped(step.args[0], level)
+            right = self.wrapped(step.args[1], level + 1)
+            return f"{left} {sign} {right}", level
+        return f"{_CALLS[step.op]}({', '.join(self.text[a][0] for a in step.args)})", _ATOM
+
+    def special(self, step: Step) -> tuple[str, int] | None:
+        first = self.text[step.args[0]][0]
+        match step.op:
+            case "reduce_sum" | "reduce_max" | "reduce_min":
+                return f"jnp.{step.op[7:]}({first}, axis=1, keepdims=True)", _ATOM
+            case "neg":
+                return f"-{self.wrapped(step.args[0], 7)}", 6
+            case "not":
+                return f"jnp.logical_not({first})", _ATOM
+            case "integer_pow":
+                return f"{self.wrapped(step.args[0], 8)}**{step.power}", 7
+            case "cast":
+                return f"jnp.where({first}, 1.0, 0.0)", _ATOM
+            case "erfc":  # Mosaic has erf, not erfc
+                return f"1.0 - lax.erf({first})", 5
+            case "expm1":  # Mosaic has no expm1; this form keeps its accuracy near zero
+                return f"jnp.tanh(0.5 * {self.wrapped(step.args[0], 7)}) * (jnp.exp({first}) + 1.0)", 6
+        return None
+
+    def wrapped(self, argument: str, level: int) -> str:
+        text, own = self.text[argument]
+        return text if own >= level else f"({text})"
