@@ -9,7 +9,7 @@ from maxkernel_nb.budget import Budget, parse_budget
 from maxkernel_nb.document_diff import diff_view
 from maxkernel_nb.document_model import Document
 from maxkernel_nb.document_profile import profile_view, size_text, time_text
-from maxkernel_nb.events import RunOutcome, Status
+from maxkernel_nb.events import QuestionAsked, RunOutcome, Spend, Status
 from maxkernel_nb.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
 
@@ -152,6 +152,8 @@ def _action(state: RunState, intent: str, primary: bool = False, label: str = ""
 
 
 def _next(state: RunState) -> m.NextAction:
+    if state.open_question is not None and not state.ended:
+        return _ask(state, state.open_question)
     if state.open_proposal is not None and (state.status is Status.WAITING or state.outcome is RunOutcome.PROPOSED):
         return _decide(state)
     if state.ended:
@@ -165,6 +167,28 @@ def _next(state: RunState) -> m.NextAction:
     return m.NextAction(
         text=f"{doing} Nothing to do yet; the notebook stays free.", actions=(_action(state, "pause"), stop)
     )
+
+
+def _ask(state: RunState, asked: QuestionAsked) -> m.NextAction:
+    answers = tuple(
+        m.Action(
+            intent="answer",
+            label=c.label,
+            choice=c.name,
+            takes_text=c.takes_text,
+            command=_answer_command(state, asked, c.name),
+            primary=c.name == asked.default,
+        )
+        for c in asked.choices
+    )
+    question = m.QuestionView(id=asked.question, title=asked.title, text=asked.text, editable=asked.editable)
+    return m.NextAction(text=asked.title, actions=(*answers, _action(state, "stop")), question=question)
+
+
+def _answer_command(state: RunState, asked: QuestionAsked, choice: str) -> str:
+    """What does the same without the panel: the two magics where they mean this choice, else the run's method."""
+    magic = {asked.on_reject: "reject", asked.default: "accept"}.get(choice)
+    return f"%maxkernel {magic} {state.run_id}" if magic else f"run.answer({choice!r}, text=...)"
 
 
 def _decide(state: RunState) -> m.NextAction:
@@ -216,7 +240,9 @@ def _outcome(state: RunState) -> str:
 def _joined(said: str, reason: str) -> str:
     """Both in one text; the reason alone when it opens with the outcome's own word."""
     word = said.split(":")[0]
-    return reason if reason.startswith(f"{word}:") else f"{said} {reason}".strip()
+    if not reason or reason.startswith(f"{word}:"):
+        return reason or said
+    return f"{said} {reason[0].upper()}{reason[1:]}" + ("" if reason[-1] in ".!?" else ".")
 
 
 def _flags(state: RunState) -> tuple[m.Flag, ...]:
@@ -407,6 +433,7 @@ def _meters(state: RunState) -> tuple[m.Meter, ...]:
         ("Time", spend.wall_seconds, caps.wall_seconds, _duration(spend.wall_seconds), ""),
         ("Tokens", tokens, caps.tokens, f"{tokens:,}", "{:,}"),
         ("Dollars", spend.dollars, caps.dollars, f"${spend.dollars:.2f}", "${:.2f}"),
+        *((("Model calls", spend.calls, caps.calls, _calls(spend), "{}"),) if spend.calls or caps.calls else ()),
         ("Chip seconds", spend.chip_seconds, caps.chip_seconds, f"{spend.chip_seconds:.1f}", "{:g}"),
     )
     return tuple(
@@ -418,6 +445,10 @@ def _meters(state: RunState) -> tuple[m.Meter, ...]:
         )
         for label, amount, cap, used, form in rows
     )
+
+
+def _calls(spend: Spend) -> str:
+    return f"{spend.calls} ({spend.unpriced_calls} without a known price)" if spend.unpriced_calls else str(spend.calls)
 
 
 def _caps(state: RunState) -> Budget:

@@ -10,19 +10,32 @@ CONTEXT = 3
 
 
 def diff_view(state: RunState) -> m.DiffView | None:
+    asked = state.open_question
+    if asked is not None and asked.patch is not None:
+        return _diff(asked.patch, asked.question, "", asked.title, open=True)
     proposal = next(reversed(state.proposals.values()), None)
     if proposal is None:
         return None
-    hunks = proposal.patch.hunks
-    return m.DiffView(
-        proposal=proposal.id,
-        candidate=proposal.candidate,
-        claim=proposal.claim,
+    return _diff(
+        proposal.patch,
+        proposal.id,
+        proposal.candidate,
+        proposal.claim,
         open=proposal.decision is None,
         decision=_decision(proposal),
-        added=sum(len(h.new) for h in hunks),
-        removed=sum(len(h.old) for h in hunks),
-        hunks=hunk_views(proposal.patch),
+    )
+
+
+def _diff(patch: Patch, key: str, candidate: str, claim: str, *, open: bool, decision: str = "") -> m.DiffView:
+    return m.DiffView(
+        proposal=key,
+        candidate=candidate,
+        claim=claim,
+        open=open,
+        decision=decision,
+        added=sum(len(h.new) for h in patch.hunks),
+        removed=sum(len(h.old) for h in patch.hunks),
+        hunks=hunk_views(patch),
     )
 
 

@@ -47,6 +47,17 @@ class Action(Value):
     label: str
     command: str
     primary: bool = False
+    choice: str = ""  # of an open question
+    takes_text: str = ""  # what may be written with it
+
+
+class QuestionView(Value):
+    """The run asks a person. ``editable`` is a text they may change; the choices are in ``NextAction.actions``."""
+
+    id: str
+    title: str
+    text: str  # Markdown
+    editable: str = ""
 
 
 class NextAction(Value):
@@ -55,6 +66,7 @@ class NextAction(Value):
     text: str
     effect: str = ""  # what the primary action does
     actions: tuple[Action, ...] = ()
+    question: QuestionView | None = None
 
 
 class StepRow(Value):
@@ -87,6 +99,8 @@ class HunkView(Value):
 
 
 class DiffView(Value):
+    """``proposal`` is the id of the proposal or question whose code this is, ``open`` whether it can be decided."""
+
     proposal: str
     candidate: str
     claim: str

@@ -42,6 +42,10 @@ def python_html(source: str) -> Markup:
     return Markup(highlight("\n".join(lines), PythonLexer(), HtmlFormatter(nowrap=True, classprefix="mkn-t-")))
 
 
+def _markdown(text: str) -> Markup:
+    return markdown.to_html(plain(text))
+
+
 def data_uri(chart: Chart) -> str:
     return "data:image/png;base64," + base64.b64encode(chart.png).decode()
 
@@ -63,6 +67,6 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
         finalize=lambda value: plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters.update(markdown=markdown.to_html, python=python_html, data_uri=data_uri)
+    environment.filters.update(markdown=_markdown, python=python_html, data_uri=data_uri)
     environment.globals.update(MARKS=MARKS)
     return environment.get_template(name)

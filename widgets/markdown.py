@@ -32,7 +32,7 @@ def _paragraphs(text: str) -> list[list[str]]:
     for line in text.splitlines():
         last = runs[-1][-1] if runs[-1] else ""
         parts = not line.strip() or _HEADING.match(line) or _HEADING.match(last)
-        if parts or (last and bool(_ITEM.match(line)) and not _ITEM.match(last)):
+        if parts or (last and bool(_ITEM.match(line)) and not _ITEM.match(runs[-1][0])):
             runs.append([])
         if line.strip():
             runs[-1].append(line)

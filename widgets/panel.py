@@ -40,6 +40,7 @@ class RunLike(Protocol):
     def pause(self) -> Any: ...
     def unpause(self) -> Any: ...
     def undo(self) -> Any: ...
+    def answer(self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None) -> Any: ...
 
 
 class RunPanel(anywidget.AnyWidget):
@@ -104,7 +105,7 @@ class RunPanel(anywidget.AnyWidget):
 
     def _do(self, message: Message) -> None:
         run = self._run
-        if message.intent in (Intent.ACCEPT, Intent.REJECT):
+        if message.intent in (Intent.ACCEPT, Intent.REJECT, Intent.ANSWER):
             self._refuse_stale(message)
         match message.intent:
             case Intent.ACCEPT:
@@ -119,13 +120,15 @@ class RunPanel(anywidget.AnyWidget):
                 run.unpause()
             case Intent.UNDO:
                 run.undo()
+            case Intent.ANSWER:
+                text, hunks = message.comment, message.hunks
+                run.answer(message.choice, text=text, via="button", uuid=message.id, hunks=hunks)
 
     def _refuse_stale(self, message: Message) -> None:
-        proposal = self._run.state.open_proposal
-        if message.proposal and proposal is not None and proposal.id != message.proposal:
-            raise UsageError(
-                f"Proposal {message.proposal} is no longer the open one; look at {proposal.id} and decide again."
-            )
+        asked, proposal = self._run.state.open_question, self._run.state.open_proposal
+        now = asked.question if asked is not None else proposal.id if proposal is not None else ""
+        if message.proposal and now and now != message.proposal:
+            raise UsageError(f"{message.proposal} is no longer open; look at {now}, which is, and decide again.")
 
     def __repr__(self) -> str:
         return one_line(document(self._run.state))

@@ -329,6 +329,24 @@ def kept() -> list[AnyEvent]:
     ]
 
 
+def asked() -> list[AnyEvent]:
+    """A human-in-the-loop run that shows its plan and waits."""
+    question = ev.QuestionAsked(
+        question="plan-1",
+        title="Is this the plan?",
+        text="One pass over `K` and `V`; **expected** 2.6× by the roofline.",
+        choices=(
+            ev.Choice(name="go", label="Use this plan"),
+            ev.Choice(name="edit", label="Use my text", takes_text="the plan"),
+            ev.Choice(name="drop", label="Try another"),
+        ),
+        default="go",
+        on_reject="drop",
+        editable=PLAN.summary,
+    )
+    return [*started()[:-2], question, ev.StatusChanged(status=Status.WAITING)]
+
+
 def failed() -> list[AnyEvent]:
     return [
         *started(),
@@ -381,6 +399,7 @@ ALL = {
     "failed": failed,
     "stopped": stopped,
     "weak": weak,
+    "asked": asked,
 }
 
 

@@ -23,6 +23,7 @@ class Intent(StrEnum):
     PAUSE = "pause"
     UNPAUSE = "unpause"
     UNDO = "undo"
+    ANSWER = "answer"
 
 
 class Message(Value):
@@ -30,7 +31,8 @@ class Message(Value):
 
     id: str
     intent: Intent
-    proposal: str = ""  # the proposal the person was looking at
+    proposal: str = ""  # the proposal or question the person was looking at
+    choice: str = ""  # the answer to that question
     hunks: tuple[int, ...] | None = None  # None: all
     comment: str = ""
 

@@ -15,24 +15,26 @@ export interface Said {
 
 const BUSY_AFTER_MS = 2000;
 const DOING: Record<Intent, string> = {
-  accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing",
+  accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing", answer: "Answering",
 };
 
 export class Intents {
-  private waiting = new Map<string, { intent: Intent; timer: number }>();
+  private waiting = new Map<string, { key: string; timer: number }>();
   said: Said | null = null;
 
   constructor(private model: Model, private changed: () => void) {}
 
-  pending(intent?: Intent): boolean {
-    return Array.from(this.waiting.values()).some((w) => intent === undefined || w.intent === intent);
+  /** ``key``: the intent, or ``answer`` and its choice. Without one: is anything pending? */
+  pending(key?: string): boolean {
+    return Array.from(this.waiting.values()).some((w) => key === undefined || w.key === key);
   }
 
   send(intent: Intent, more: Partial<Message> = {}): void {
-    if (this.pending(intent)) return;
-    const message: Message = { id: uuid(), intent, proposal: "", hunks: null, comment: "", ...more };
+    const key = intent + (more.choice ?? "");
+    if (this.pending(key)) return;
+    const message: Message = { id: uuid(), intent, proposal: "", choice: "", hunks: null, comment: "", ...more };
     const timer = window.setTimeout(() => this.busy(intent), BUSY_AFTER_MS);
-    this.waiting.set(message.id, { intent, timer });
+    this.waiting.set(message.id, { key, timer });
     this.said = { tone: "plain", text: `${DOING[intent]} …` };
     this.model.send(message);
     this.changed();

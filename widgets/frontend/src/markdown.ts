@@ -17,7 +17,7 @@ function runs(text: string): string[][] {
     const run = found[found.length - 1] ?? [];
     const last = run[run.length - 1] ?? "";
     const parts = !line.trim() || HEADING.test(line) || HEADING.test(last);
-    if (parts || (last && ITEM.test(line) && !ITEM.test(last))) found.push([]);
+    if (parts || (last && ITEM.test(line) && !ITEM.test(run[0] ?? ""))) found.push([]);
     if (line.trim()) found[found.length - 1]?.push(line);
   }
   return found.filter((run) => run.length > 0);

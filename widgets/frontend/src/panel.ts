@@ -1,6 +1,7 @@
 // The run panel: renders the document Python wrote, sends what the person wants, decides nothing.
 import { h, Region, type Child } from "./dom";
 import { Intents, type Model } from "./intents";
+import { markdown } from "./markdown";
 import { profile } from "./profile";
 import * as section from "./sections";
 import { watchTheme } from "./theme";
@@ -12,6 +13,7 @@ const TABS: [Tab, string][] = [
   ["candidates", "Candidates"], ["source", "Source"], ["log", "Log"],
 ];
 const CONTROLS: string[] = ["stop", "pause"];
+const DECISIONS: string[] = ["accept", "reject", "answer"];
 let panels = 0;
 
 class Panel {
@@ -27,6 +29,10 @@ class Panel {
     type: "text", class: "mkn-comment", placeholder: "Comment (optional)", "aria-label": "Comment on your decision",
     maxlength: 2000,
   }) as HTMLInputElement;
+  private readonly editor = h("textarea", {
+    class: "mkn-editor", rows: 8, spellcheck: "false", "aria-label": "Edit before you answer",
+  }) as HTMLTextAreaElement;
+  private asked = "";
   private readonly buttons = h("div", { class: "mkn-buttons" });
   private readonly status = h("p", { class: "mkn-said", role: "status", "aria-live": "polite" });
   readonly root: HTMLElement;
@@ -61,7 +67,7 @@ class Panel {
   }
 
   private frame(): HTMLElement {
-    const decide = h("div", { class: "mkn-decide" }, this.region("next"), this.buttons, this.comment, this.status);
+    const decide = h("div", { class: "mkn-decide" }, this.region("next"), this.buttons, this.comment, this.editor, this.status);
     const main = h("div", { class: "mkn-main" },
       this.region("tabs", "div", { role: "tablist", "aria-label": "Parts of the run" }),
       this.region("body", "div", { role: "tabpanel", id: `${this.uid}-body`, tabindex: "0" }));
@@ -86,10 +92,12 @@ class Panel {
     const pending = this.intents.pending();
     const controls = doc.next.actions.filter((a) => CONTROLS.includes(a.intent));
     this.show("top", [doc.header, controls, pending], () => this.top(controls));
-    this.show("hero", [doc.header, doc.outcome, doc.checks], () => this.hero());
+    this.show("hero", [doc.header, doc.outcome, doc.checks, doc.candidates], () => this.hero());
     this.show("flags", [doc.flags, doc.notes], () => this.flags());
     this.show("next", doc.next, () => [
-      h("p", { class: "mkn-next-text" }, doc.next.text), doc.next.effect && h("p", { class: "mkn-quiet" }, doc.next.effect),
+      h("p", { class: "mkn-next-text" }, doc.next.text),
+      doc.next.question?.text && h("div", { class: "mkn-prose" }, markdown(doc.next.question.text)),
+      doc.next.effect && h("p", { class: "mkn-quiet" }, doc.next.effect),
     ]);
     this.drawDecision();
     this.drawSteps();
@@ -118,7 +126,9 @@ class Panel {
   }
 
   private hero(): Child[] {
-    const { header, outcome, checks } = this.doc;
+    const { header, outcome } = this.doc;
+    const best = this.doc.candidates.find((c) => c.best)?.id;
+    const checks = best !== undefined && this.doc.checks?.candidate === best ? this.doc.checks : null;
     const evidence = header.evidence;
     return [
       h("div", { class: "mkn-headline" }, h("h2", {}, header.headline),
@@ -135,7 +145,7 @@ class Panel {
   private flags(): Child[] {
     const loud = this.doc.notes.filter((n) => n.level !== "info").slice(-3);
     const flag = (kind: string, text: string, level: string): Child =>
-      h("p", { class: `mkn-flag mkn-flag-${level}` }, h("strong", {}, `${kind}: `), text);
+      h("p", { class: `mkn-flag mkn-flag-${level}` }, h("strong", {}, `${kind.charAt(0).toUpperCase()}${kind.slice(1)}: `), text);
     return [...this.doc.flags.map((f) => flag(f.kind, f.text, "warning")), ...loud.map((n) => flag(n.level, n.text, n.level))];
   }
 
@@ -143,19 +153,44 @@ class Panel {
 
   private button(action: Action, label = action.label, off = false): HTMLElement {
     const intent = action.intent as Intent;
-    const pending = this.intents.pending(intent);
+    const key = intent + action.choice;
+    const pending = this.intents.pending(key);
     return h("button", {
-      type: "button", class: `mkn-button mkn-do-${intent}${action.primary ? " mkn-primary" : ""}`, "data-key": `do-${intent}`,
-      title: action.command, disabled: pending || off, click: () => this.act(intent),
+      type: "button", class: `mkn-button mkn-do-${intent}${action.primary ? " mkn-primary" : ""}`, "data-key": `do-${key}`,
+      title: action.command, disabled: pending || off, click: () => this.act(action),
     }, pending ? this.intents.doing(intent) : label);
   }
 
-  private act(intent: Intent): void {
-    const decides = intent === "accept" || intent === "reject";
+  private act(action: Action): void {
+    const intent = action.intent as Intent;
+    if (!DECISIONS.includes(intent)) {
+      this.intents.send(intent);
+      return;
+    }
     const chosen = this.chosen();
-    const some = intent === "accept" && chosen.length < this.hunks().length;
-    this.intents.send(intent, decides
-      ? { proposal: this.proposal, comment: this.comment.value.trim(), hunks: some ? chosen : null } : {});
+    const some = intent !== "reject" && chosen.length < this.hunks().length;
+    this.intents.send(intent, {
+      proposal: this.doc.next.question?.id ?? this.proposal, choice: action.choice, comment: this.words(action),
+      hunks: some ? chosen : null,
+    });
+  }
+
+  /** What goes with a decision: the edited text where the answer takes one and it was changed, else the comment. */
+  private words(action: Action): string {
+    const edited = action.takes_text !== "" && !this.editor.hidden && this.editor.value !== this.doc.next.question?.editable;
+    return edited ? this.editor.value : this.comment.value.trim();
+  }
+
+  private ask(): void {
+    const question = this.doc.next.question;
+    if ((question?.id ?? "") !== this.asked) {
+      this.asked = question?.id ?? "";
+      this.editor.value = question?.editable ?? "";
+      this.comment.value = "";
+    }
+    this.editor.hidden = !question?.editable;
+    const wanted = !this.editor.hidden ? "" : this.doc.next.actions.map((a) => a.takes_text).find(Boolean);
+    this.comment.placeholder = wanted ? `Write with your answer: ${wanted}` : "Comment (optional)";
   }
 
   private hunks(): HunkView[] {
@@ -168,12 +203,13 @@ class Panel {
 
   private drawDecision(): void {
     const actions = this.doc.next.actions.filter((a) => !CONTROLS.includes(a.intent));
-    const deciding = actions.some((a) => a.intent === "accept");
+    const deciding = actions.some((a) => DECISIONS.includes(a.intent));
+    this.ask();
     const [some, all] = [this.chosen().length, this.hunks().length];
     this.comment.hidden = !deciding;
     const region = this.regions.get("buttons") ?? new Region(this.buttons);
     this.regions.set("buttons", region);
-    region.show([actions, some, all, actions.map((a) => this.intents.pending(a.intent as Intent))], () =>
+    region.show([actions, some, all, actions.map((a) => this.intents.pending(a.intent + a.choice))], () =>
       actions.map((a) => this.button(a, a.intent === "accept" && some < all ? `Accept ${some} of ${all} hunks` : a.label,
         a.intent === "accept" && all > 0 && some === 0)));
     const said = this.intents.said;

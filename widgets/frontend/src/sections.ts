@@ -57,7 +57,7 @@ export function diff(view: DiffView, choose: (hunk: HunkView) => Child): Child[]
     h("p", { class: "mkn-quiet" }, h("span", { class: "mkn-plus" }, `+${view.added}`), " ",
       h("span", { class: "mkn-minus" }, `−${view.removed}`), ` lines in ${count(view.hunks.length, "hunk")}`),
     view.hunks.map((hunk) =>
-      h("section", { class: "mkn-hunk", "aria-label": `Hunk ${hunk.number + 1}` },
+      h("div", { class: "mkn-hunk", role: "group", "aria-label": `Hunk ${hunk.number + 1}` },
         h("div", { class: "mkn-hunk-head" }, choose(hunk), h("code", {}, hunk.header)),
         hunkTable(hunk))),
   ];

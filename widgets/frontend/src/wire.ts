@@ -3,7 +3,7 @@
 export const DOC = "doc";
 export const ACK = "ack";
 
-export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo";
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer";
 
 export interface Fact {
   label: string;
@@ -36,12 +36,22 @@ export interface Action {
   label: string;
   command: string;
   primary: boolean;
+  choice: string;
+  takes_text: string;
+}
+
+export interface QuestionView {
+  id: string;
+  title: string;
+  text: string;
+  editable: string;
 }
 
 export interface NextAction {
   text: string;
   effect: string;
   actions: Action[];
+  question: QuestionView | null;
 }
 
 export interface StepRow {
@@ -205,6 +215,7 @@ export interface Message {
   id: string;
   intent: Intent;
   proposal: string;
+  choice: string;
   hunks: number[] | null;
   comment: string;
 }

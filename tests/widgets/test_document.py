@@ -1,0 +1,137 @@
+"""What a person sees: the document of runs in every phase."""
+
+from __future__ import annotations
+
+import pytest
+from maxkernel_nb.widgets import samples
+
+from maxkernel_nb import events as ev
+from maxkernel_nb.document import document
+from maxkernel_nb.document_diff import hunk_views
+from maxkernel_nb.events import RunOutcome
+from maxkernel_nb.patches import make_patch
+from maxkernel_nb.state import fold
+
+
+def doc(events):
+    return document(fold(events))
+
+
+@pytest.mark.parametrize("name", samples.ALL)
+def test_equal_states_give_equal_documents(name):
+    made = samples.ALL[name]
+    assert doc(made()).digest() == doc(made()).digest()
+
+
+def test_every_prefix_of_a_run_can_be_shown():
+    events = samples.accepted()
+    for n in range(len(events) + 1):
+        assert doc(events[:n]).next.text
+
+
+def test_running_asks_for_nothing_but_can_be_stopped():
+    seen = doc(samples.started())
+    assert [a.intent for a in seen.next.actions] == ["pause", "stop"]
+    assert not any(a.primary for a in seen.next.actions)
+    assert "Judge the first kernel" in seen.next.text
+
+
+def test_waiting_has_one_primary_action_and_says_what_it_does():
+    seen = doc(samples.waiting())
+    assert [a.intent for a in seen.next.actions if a.primary] == ["accept"]
+    assert {a.intent for a in seen.next.actions} == {"accept", "reject", "stop"}
+    assert "binds causal_attention" in seen.next.effect
+    assert seen.header.status == "waiting for you"
+    assert all(a.command.endswith("auto-7f3a") for a in seen.next.actions)
+
+
+def test_speedup_never_stands_without_its_evidence():
+    head = doc(samples.tuned()).header
+    assert head.headline == "2.81× faster than XLA"
+    assert head.evidence and head.evidence.kind == "modelled" and head.evidence.error == "±14 %"
+    assert "nothing was measured" in head.evidence.text
+
+
+def test_a_slower_best_is_called_slower():
+    events = [*samples.started(), ev.BestChanged(candidate=samples.candidate().id, modelled_ms=20.0, speedup=0.5)]
+    assert doc(events).header.headline == "2.00× slower than XLA"
+
+
+def test_keeping_the_reference_is_a_good_outcome():
+    seen = doc(samples.kept())
+    assert seen.header.tone == "good"
+    assert seen.header.headline == "XLA's own program is kept"
+    assert "That is a correct result." in seen.outcome and "14.0 ms" in seen.outcome
+
+
+def test_accepted_names_the_file_and_offers_undo():
+    seen = doc(samples.accepted())
+    assert seen.outcome.count("Accepted:") == 1
+    assert ".maxkernel/kernels/causal_attention.py" in seen.outcome
+    assert [a.intent for a in seen.next.actions] == ["undo"]
+    assert "by button" in seen.diff.decision and "looks good" in seen.diff.decision
+
+
+def test_undone_is_said_everywhere():
+    seen = doc([*samples.accepted(), ev.Undone(proposal="p1")])
+    assert "undone" in seen.outcome and "undone" in seen.diff.decision
+    assert not seen.next.actions
+
+
+@pytest.mark.parametrize("made", [samples.failed, samples.stopped])
+def test_an_unfinished_run_says_how_to_go_on(made):
+    assert "%maxkernel resume auto-7f3a" in doc(made()).next.text
+
+
+def test_an_open_proposal_outlives_its_run():
+    seen = doc([*samples.proposed(), ev.RunEnded(outcome=RunOutcome.PROPOSED, reason="")])
+    assert {a.intent for a in seen.next.actions} == {"accept", "reject"}
+
+
+def test_weak_task_and_loosened_tolerance_are_flagged():
+    flags = {f.kind: f.text for f in doc(samples.weak()).flags}
+    assert "first row repeated" in flags["weak task"] and "atol = 0.5" in flags["loosened tolerance"]
+
+
+def test_checks_are_counted_by_gate_and_failures_carry_advice():
+    checks = doc(samples.waiting()).checks
+    assert checks.verdict == "Correct on 3 shape cases and 3 seeds (9 comparisons)."
+    assert [(g.gate, g.passed, g.total) for g in checks.gates][2] == ("check", 9, 10)
+    failed = doc(samples.kept()).checks
+    assert failed.verdict.startswith("Failed at check")
+    assert failed.rows[-1].findings == (
+        "line 21: the diagonal block is not masked Try: mask where column > row before the maximum",
+    )
+
+
+def test_meters_show_caps_and_shares():
+    meters = {x.label: x for x in doc(samples.tuned()).meters}
+    assert (meters["Candidates judged"].used, meters["Candidates judged"].cap) == ("2", "40")
+    assert meters["Time"].cap == "30 min" and 0 < meters["Time"].share < 1
+    assert meters["Tokens"].share is None
+
+
+def test_a_question_becomes_the_next_action():
+    seen = doc(samples.asked())
+    answers = [a for a in seen.next.actions if a.intent == "answer"]
+    assert [a.choice for a in answers if a.primary] == ["go"]
+    assert answers[0].command == "%maxkernel accept auto-7f3a"
+    assert seen.next.question.editable == samples.PLAN.summary
+
+
+def test_hunks_show_each_baseline_line_once():
+    baseline = "".join(f"line {n}\n" for n in range(30))
+    proposed = baseline.replace("line 5\n", "five\n").replace("line 9\n", "").replace("line 20\n", "a\nb\n")
+    hunks = hunk_views(make_patch(baseline, proposed))
+    shown = [x.old for h in hunks for x in h.lines if x.old]
+    assert shown == sorted(set(shown)) and len(hunks) == 3
+    lines = proposed.splitlines()
+    for line in (x for h in hunks for x in h.lines if x.new):
+        assert lines[line.new - 1] == line.text
+    assert hunks[0].header == "@@ -3,7 +3,7 @@"
+
+
+def test_numbers_that_are_not_finite_do_not_break_the_document():
+    bad = samples.BEST.model_copy(update={"modelled_ms": float("nan"), "flops": float("inf")})
+    seen = doc([*samples.started(), ev.BaselineProfiled(profile=bad)])
+    assert seen.profile.sides[0].time == "?" and seen.profile.sides[0].ms == 0.0
