@@ -1,30 +1,51 @@
-"""The implementer writes the first candidate; the debugger repairs what the ladder refused."""
+"""The implementer writes a round's candidate; the debugger repairs what the ladder refused."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
 from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import Candidate, Plan
 
 
-async def implement(runtime: Runtime, plan: Plan) -> tuple[Candidate, Judgement]:
-    """Writes, judges and repairs, at most ``settings.repairs`` times. The last candidate may still be wrong."""
+async def implement(
+    runtime: Runtime, plan: Plan, number: int = 1, write: Callable[[], Awaitable[Candidate]] | None = None
+) -> tuple[Candidate, Judgement]:
+    """Writes, judges and repairs, at most ``settings.repairs`` times. The last candidate may still be wrong.
+
+    ``number``: the round, which names the steps. ``write`` replaces the author's plain ``implement``.
+    """
     candidate = await runtime.step(
-        "implement", "implementer", "Write the kernel",
-        lambda: runtime.author.implement(runtime.view, plan), Candidate, lambda c: c.note,
+        "implement" if number == 1 else f"implement:{number}", "implementer", "Write the kernel",
+        write or (lambda: runtime.author.implement(runtime.view, plan)), Candidate, lambda c: c.note,
     )
     judgement = await judge(runtime, candidate)
     for attempt in range(1, runtime.settings.repairs + 1):
         if judgement.assessment.correct:
             break
-        candidate = await _repair(runtime, plan, candidate, judgement, attempt)
+        candidate = await _repair(runtime, plan, candidate, judgement, number, attempt)
         judgement = await judge(runtime, candidate)
+    if not judgement.assessment.correct:
+        _abandon(runtime, candidate, judgement)
     keep_if_better(runtime, candidate, judgement)
     return candidate, judgement
 
 
-async def _repair(runtime: Runtime, plan: Plan, candidate: Candidate, judgement: Judgement, attempt: int) -> Candidate:
+async def _repair(runtime: Runtime, plan: Plan, candidate: Candidate, judgement: Judgement, number: int,
+                  attempt: int) -> Candidate:
     return await runtime.step(
-        f"repair:{attempt}", "debugger", f"Repair the kernel, attempt {attempt}",
+        f"repair:{attempt}" if number == 1 else f"repair:{number}.{attempt}", "debugger",
+        f"Repair the kernel, attempt {attempt}",
         lambda: runtime.author.repair(runtime.view, plan, candidate, judgement.assessment), Candidate, lambda c: c.note,
     )
+
+
+def _abandon(runtime: Runtime, candidate: Candidate, judgement: Judgement) -> None:
+    failed = judgement.assessment.failed
+    if failed:
+        runtime.run.emit(ev.LessonLearned(
+            text=f"{candidate.note or candidate.id} was abandoned after {runtime.settings.repairs} repairs",
+            evidence=f"{failed[0].gate}: {failed[0].summary}",
+        ))

@@ -8,9 +8,12 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.evaluate.base import ALL_GATES
 from maxkernel_nb.events import Spend
 from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.state import RunState
 from maxkernel_nb.task import Assessment, Candidate, GateName, Verdict
 from maxkernel_nb.tpu.profile import ScheduleProfile
 from maxkernel_nb.values import Value
+
+_TIE = 0.003  # relative; far below the model's own error
 
 
 class Judgement(Value):
@@ -58,11 +61,22 @@ def speedup(runtime: Runtime, modelled_ms: float | None) -> float | None:
 
 
 def keep_if_better(runtime: Runtime, candidate: Candidate, judgement: Judgement) -> bool:
-    """A verified candidate replaces the best only when it is faster (or there is none yet)."""
+    """A verified candidate replaces the best only when it is faster (or there is none yet); ties go to simpler code."""
     if not judgement.assessment.correct:
         return False
     state, time = runtime.run.state, judgement.assessment.modelled_ms
-    if state.best is not None and (time is None or (state.best_ms is not None and time >= state.best_ms)):
+    if state.best is not None and not _better(state, candidate, time):
         return False
     runtime.run.emit(ev.BestChanged(candidate=candidate.id, modelled_ms=time, speedup=speedup(runtime, time)))
     return True
+
+
+def _better(state: RunState, candidate: Candidate, time: float | None) -> bool:
+    assert state.best is not None
+    if time is None or state.best_ms is None:
+        return time is not None
+    if abs(time - state.best_ms) > _TIE * state.best_ms:
+        return time < state.best_ms
+    best = state.candidates[state.best].candidate
+    lines, best_lines = candidate.source.count("\n"), best.source.count("\n")
+    return lines < best_lines or (lines == best_lines and time < state.best_ms)

@@ -12,6 +12,7 @@ from typing import Any
 
 from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
 from maxkernel_nb.authors.base import TuningSpace
+from maxkernel_nb.authors.claude.errors import ModelError
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES
 from maxkernel_nb.runtime import Runtime
@@ -23,12 +24,28 @@ _DECLINED_IN_A_ROW = 60  # then the space holds nothing more that can work
 
 async def tune(runtime: Runtime, plan: Plan, first: Candidate) -> None:
     """Tries up to ``settings.tuning_points`` other points; the fastest that passes every check becomes the best."""
-    space = runtime.author.tuning_space(runtime.view, plan, first)
+    space = await _space(runtime, plan, first)
     points = min(runtime.settings.tuning_points, _size(space) if space.axes else 0)
     if points <= 0 or runtime.run.state.baseline is None:
         return
     found = await _explore(runtime, plan, first, space, points)
     await _confirm_fastest(runtime, found)
+
+
+async def _space(runtime: Runtime, plan: Plan, first: Candidate) -> TuningSpace:
+    """The author's space; one that asks a model for it does so once a run, and its plain one serves otherwise."""
+    author: Any = runtime.author
+    if getattr(author, "propose_space", None) is None:
+        return author.tuning_space(runtime.view, plan, first)
+    try:
+        return await runtime.step(
+            f"space:{first.id}", "tuner", "Choose constants to try",
+            lambda: author.propose_space(runtime.view, plan, first, runtime.settings.tuning_points), TuningSpace,
+            lambda s: ", ".join(s.axes) or "none",
+        )
+    except ModelError as error:
+        runtime.note(f"Constants are tried without advice: {error}", "warning")
+        return author.tuning_space(runtime.view, plan, first)
 
 
 def _size(space: TuningSpace) -> int:

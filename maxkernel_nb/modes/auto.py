@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.implementer import implement
+from maxkernel_nb.agents.improver import improve
 from maxkernel_nb.agents.planner import plan, profile_reference
+from maxkernel_nb.agents.tester import stress
 from maxkernel_nb.agents.tuner import tune
 from maxkernel_nb.approvals import settle
-from maxkernel_nb.errors import BudgetExceeded
+from maxkernel_nb.authors.claude.errors import AttemptFailed
+from maxkernel_nb.errors import BudgetExceeded, Declined
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
 from maxkernel_nb.runtime import Runtime
@@ -16,6 +20,7 @@ from maxkernel_nb.task import GateName, Outcome
 
 async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
     """The autonomous metric-driven loop."""
+    seat(runtime)
     await profile_reference(runtime)
     try:
         await _find_best(runtime)
@@ -29,10 +34,21 @@ async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
 
 
 async def _find_best(runtime: Runtime) -> None:
-    made = await plan(runtime)
-    first, judgement = await implement(runtime, made)
-    if judgement.assessment.correct:
-        await tune(runtime, made, first)
+    try:
+        made = await plan(runtime)
+        first, judgement = await implement(runtime, made)
+        if judgement.assessment.correct:
+            await tune(runtime, made, first)
+    except AttemptFailed as error:
+        runtime.note(f"Round 1 gave nothing: {error}", "warning")
+    except Declined as error:
+        if runtime.run.state.plan is None or getattr(runtime.author, "next_attack", None) is None:
+            raise
+        runtime.note(f"Round 1 ended early: {error}", "warning")
+    if reason := await improve(runtime):
+        runtime.note(reason)
+    if runtime.run.state.best is not None:
+        await stress(runtime, runtime.run.state.candidates[runtime.run.state.best].candidate)
 
 
 def _why_keep_reference(runtime: Runtime) -> str | None:
