@@ -36,17 +36,18 @@ COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 class Execution:
     """``times[i]``: how often bundle i runs. ``bytes_in``/``bytes_out``: HBM bytes by DMA, over the whole program.
 
-    ``steps``: iterations of the outermost loop (1 without one). ``unknown`` names what could not be followed;
-    ``unsized`` counts executed DMAs whose size is data-dependent.
+    ``steps``: for each iteration of the outermost loop (one entry without a loop) the bundles it runs and the HBM bytes
+    it issues; ``repeat`` scales them where only the first part of a long loop was run. ``unknown`` says
+    what could not be followed, each as a sentence.
     """
 
     times: list[float]
     bytes_in: float = 0.0
     bytes_out: float = 0.0
-    steps: float = 1.0
+    steps: list[tuple[float, float, float]] = field(default_factory=list)
+    repeat: float = 1.0
     trips: tuple[float, ...] = ()
     unknown: list[str] = field(default_factory=list)
-    unsized: int = 0
 
 
 @dataclass
@@ -75,8 +76,10 @@ def execute(program: Program, granule: int = 32) -> Execution:
     source, dmas, notes = _generate(bundles, blocks, defs, tainted)
     scope: dict = {"wrap": _wrap}
     exec(compile(source, "<schedule>", "exec"), scope)
-    counts, moved, finished = scope["run"](STEP_BUDGET)
-    return _collect(program, blocks, counts, moved, dmas, finished, notes, granule)
+    counts, moved, marks, finished = scope["run"](STEP_BUDGET)
+    run = _collect(program, blocks, counts, moved, dmas, finished, notes, granule)
+    run.steps = _steps(marks, granule)
+    return run
 
 
 def _wrap(value: int) -> int:
@@ -259,9 +262,12 @@ def _generate(
         by_bundle.setdefault(d.bundle, []).append(d)
     index_of = {b.first: k for k, b in enumerate(blocks)}
     home = {d.to: d.bundle for d in kept}
+    outer = next((k for k, b in enumerate(blocks) if bundles[b.first].mark == "LB" and bundles[b.first].depth <= 1), -1)
     body: list[list[str]] = []
     for k, block in enumerate(blocks):
-        lines = [f"c[{k}] += 1"]
+        head = k == outer
+        lines = ["marks.append((cy, bi, bo))"] if head else []
+        lines += [f"c[{k}] += 1", f"cy += {block.last - block.first + 1}"]
         for i in range(block.first, block.last + 1):
             lines += _phis(by_bundle.get(i, ()), k, i, blocks, home)
             lines += [f"{d.to} = {d.expression}" for d in by_bundle.get(i, ()) if not d.phi]
@@ -270,10 +276,10 @@ def _generate(
         body.append(lines)
     names = sorted(needed)
     start = [f"{' = '.join(names)} = 0"] if names else []
-    start += ["prev = -1", "pc = 0", f"c = [0] * {len(blocks)}", f"d = [[0, 0, 0] for _ in range({max(len(dmas), 1)})]"]
+    start += ["prev = -1", "pc = cy = bi = bo = 0", "marks = []", f"c = [0] * {len(blocks)}", f"d = [0] * {len(dmas)}"]
     out = ["def run(budget):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
     out += _dispatch(body, 0, len(body), 2)
-    out += ["    return c, d, False"]
+    out += ["    marks.append((cy, bi, bo))", "    return c, d, marks, False"]
     return "\n".join(out), [(i, d.kind) for i, d in dmas], notes
 
 
@@ -306,13 +312,14 @@ def _move(n: int, dma, tainted: set[str], notes: list[str]) -> str:
     if _local(dma.predicate or "0") in tainted:
         condition = "True"
         notes.append("a DMA's guard depends on data: counted as always issued")
-    return f"if {condition}: e = d[{n}]; e[0] += 1; e[1] += {size}; e[2] = e[2] or {size}"
+    way = "bi" if dma.kind.startswith("hbm_to") else "bo"
+    return f"if {condition}: d[{n}] += {size}; {way} += {size}"
 
 
 def _jump(bundles, blocks, k, index_of, tainted, notes) -> list[str]:
     at = blocks[k].branch_at
     last = k + 1 >= len(blocks)
-    following = "return c, d, True" if last else f"pc = {k + 1}"
+    following = "marks.append((cy, bi, bo)); return c, d, marks, True" if last else f"pc = {k + 1}"
     leave = [f"prev = {k}"]
     if at < 0:
         return [*leave, following]
@@ -353,17 +360,26 @@ def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> 
         scale = _remaining(program, times)
         notes.append("the program is long: its frequencies were read from the first part of its grid")
         times = [t * scale for t in times]
-    heads = [times[i] for i, b in enumerate(program.bundles) if b.mark == "LB" and b.depth <= 1]
-    into = sum(m[1] for m, (_, kind) in zip(moved, dmas, strict=False) if kind.startswith("hbm_to"))
-    out = sum(m[1] for m, (_, kind) in zip(moved, dmas, strict=False) if kind.endswith("to_hbm"))
+    into = sum(m for m, (_, kind) in zip(moved, dmas, strict=True) if kind.startswith("hbm_to"))
+    out = sum(m for m, (_, kind) in zip(moved, dmas, strict=True) if kind.endswith("to_hbm"))
     return Execution(
         times=times,
         bytes_in=into * granule * scale,
         bytes_out=out * granule * scale,
-        steps=max(heads, default=1.0) or 1.0,
+        repeat=scale,
         trips=tuple(times[i] for i, b in enumerate(program.bundles) if b.mark == "LB"),
         unknown=list(dict.fromkeys(notes)),
     )
+
+
+def _steps(marks: list[tuple[int, int, int]], granule: int) -> list[tuple[float, float, float]]:
+    """Between one loop head and the next: (bundles, HBM bytes read, HBM bytes written)."""
+    before, steps = (0, 0, 0), []
+    for mark in marks:
+        cycles, into, out = (a - b for a, b in zip(mark, before, strict=True))
+        steps.append((float(cycles), float(into * granule), float(out * granule)))
+        before = mark
+    return steps
 
 
 def _remaining(program: Program, times: list[float]) -> float:

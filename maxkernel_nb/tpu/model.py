@@ -1,8 +1,9 @@
 """From a compiled program to a modelled time. Modelled, never measured.
 
-Per scheduled op: ``max(C, M) + min(C, M) / steps`` where C is the executed bundles over the clock, M the HBM bytes its
-DMAs move over 87 % of the peak bandwidth, and ``steps`` the iterations of its pipelined loop: the first fetch and the
-last write-back cannot overlap. One fitted constant (the 87 %); everything else is read from the compiler's output.
+Per scheduled op, over the iterations of its pipelined loop: the longer of the bundles that an iteration runs over the
+clock, and the HBM bytes that it issues over 87 % of the peak bandwidth; so first fetches, last write-backs and uneven
+steps cost what they cost. Ops are summed in the order and number that the scheduled HLO runs them. One fitted constant
+(the 87 %); everything else is read from the compiler's output.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _from_schedule(
     if not moved and not any(b.dmas for b in program.bundles):
         moved = sum(module.hbm_traffic(i))
     compute, memory = _ms(bundles, facts), _hbm_ms(moved, facts)
-    total = max(compute, memory) + min(compute, memory) / max(run.steps, 1.0)
+    total = _pipelined(run, moved, facts)
     used = _utilisation(program, run, bundles)
     spare = {u: used.pop(u, 0.0) for u in ("fill", "spill")}
     return OpProfile(
@@ -129,6 +130,19 @@ def _from_schedule(
         fills=sum(program.slots.get("fill", ())),
         note=_spill_note(spare),
     )
+
+
+def _pipelined(run: Execution, moved: float, facts: Chip) -> float:
+    """Milliseconds of a double-buffered loop: a step issues the reads of the next and the writes of the one before, so
+    each takes the longer of its bundles and its DMAs. Bytes that no DMA of the program moves are spread evenly."""
+    issued = sum(i + o for _, i, o in run.steps)
+    extra = max(moved - issued * run.repeat * facts.device_cores, 0.0) / run.repeat / max(len(run.steps), 1)
+    total, waiting = 0.0, 0.0
+    for bundles, read, written in run.steps:
+        size = (read + waiting) * facts.device_cores + extra
+        total += max(_ms(bundles, facts), _hbm_ms(size, facts))
+        waiting = written
+    return (total + _hbm_ms(waiting * facts.device_cores, facts)) * run.repeat
 
 
 def _spill_note(spare: dict[str, float]) -> str:

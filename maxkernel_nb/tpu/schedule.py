@@ -17,7 +17,9 @@ REGION = re.compile(r"Start(?:/End empty)? region (\d+)")
 SCALAR = re.compile(r"^(?P<to>%[sp]\w+) = (?P<op>[a-z][\w.]*)\s*(?P<args>.*)$")
 STORE = re.compile(r"sst \[smem:\[(?P<key>[^\]]*)\]\]\s*(?:\((?P<pred>!?%p\w+)\),\s*)?(?P<value>\S+)")
 LOAD = re.compile(r"\[smem:\[(?P<key>[^\]]*)\]\]")
-BRANCH = re.compile(r"sbr\.rel\s*(?:\((?P<pred>!?%p\w+)\)\s*)?target = \$region(?P<region>\d+)")
+BRANCH = re.compile(  # libtpu 0.0.23 also gives a bundle number, from before packing: of no use
+    r"sbr\.rel\s*(?:\((?P<pred>!?%p\w+)\)\s*)?target (?:= \$region|bundleno = [^,]*, region = )(?P<region>\d+)"
+)
 DMA = re.compile(
     r"= dma\.(?P<kind>\w+)\s+(?:\[[^\]]*\]\s*)?(?:\((?P<pred>!?%p\w+)\),)?.*?/\*size_in_granules=\*/(?P<size>[%\w]+)",
     re.S,
