@@ -113,7 +113,7 @@ class Oracle:
     def _conversion(self, eqn: Any, value: Any) -> Any:
         aval = eqn.outvars[0].aval
         if is_float(aval.dtype) and aval.dtype.itemsize == 1:
-            # From the reference's own width: XLA of jax 0.7.2 rounds float64 to 8 bits twice, through float16.
+            # From the reference's own width, so that an input is quantised to the very same values.
             value = self._convert(self._convert(value, eqn.invars[0].aval.dtype), aval.dtype)
         return self._convert(value, self.wide(aval.dtype))
 

@@ -144,7 +144,8 @@ def test_quantising_is_meaning_and_stays():
 
     (x,) = draw((16, 16), dtype=jnp.float32)
     (got,), _ = run(quantised, x)
-    np.testing.assert_array_equal(got, np.asarray(quantised(x)).astype(np.float64))
+    want = np.asarray(x).astype(jnp.float8_e4m3fn).astype(np.float64) * 3  # jax 0.7.2 outside jit rounds otherwise
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_finite_mask_constant_stays_finite():
