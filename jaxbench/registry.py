@@ -30,7 +30,7 @@ Size = Literal["full", "smoke"]
 Arrays = tuple[jax.Array, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BenchTask:
     """One benchmark task. Sizes are ``"full"`` (as published) or ``"smoke"`` (small, same structure)."""
 
@@ -82,7 +82,7 @@ class BenchTask:
 
     def create_inputs(self, key: jax.Array, dtype: Any = jnp.bfloat16, size: Size = "full") -> Arrays:
         """Our inputs, drawn anew for every key."""
-        return draw_inputs(self.specs(size), key, dtype)
+        return _drawer(self, size, jnp.dtype(dtype))(key)
 
     def abstract_inputs(self, size: Size = "full", dtype: Any = jnp.bfloat16) -> tuple[jax.ShapeDtypeStruct, ...]:
         return tuple(jax.ShapeDtypeStruct(s.shape, s.dtype_for(dtype)) for s in self.specs(size))
@@ -112,6 +112,12 @@ class BenchTask:
     def source(self) -> str:
         """The reference and all it uses as one module that needs only jax and numpy."""
         return standalone_source(self.reference)
+
+
+@cache
+def _drawer(bench: BenchTask, size: Size, dtype: Any) -> Callable[[jax.Array], Arrays]:
+    """All of a task's draws as one compiled function: one at a time they cost seconds of compilation."""
+    return jax.jit(lambda key: draw_inputs(bench.specs(size), key, dtype))
 
 
 def published_inputs(

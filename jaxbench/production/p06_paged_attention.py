@@ -9,6 +9,8 @@ order, keys and values of unit spread. Published: all sequences full, pages in o
 then pass at a tolerance of 1e-2).
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -29,7 +31,7 @@ def inputs(d):
     page_shape = (pool, d.page_size, d.num_kv_heads, d.head_dim)
 
     def count_up(shape, dtype, *_):
-        return jnp.arange(jnp.prod(jnp.array(shape)), dtype=dtype).reshape(shape)
+        return jnp.arange(math.prod(shape), dtype=dtype).reshape(shape)
 
     def ragged(key, shape, dtype):
         lengths = jax.random.randint(jax.random.fold_in(key, 7001), shape, 1, d.max_seq_len + 1, dtype)

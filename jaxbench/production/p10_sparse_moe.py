@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxbench import work
 from jaxbench.idioms import wide
-from jaxbench.spec import creator, draw_array, normal, weight
+from jaxbench.spec import creator, draw_array, normal, standard_normal, weight
 
 ID = "10p_Sparse_MoE"
 SOURCE_MODEL = "Mixtral-8x7B"
@@ -33,7 +33,7 @@ def inputs(d):
         """Normal tokens, moved along the router's columns until their logits are 0.5 apart, in random order."""
         columns = draw_array(router.ours, jax.random.fold_in(key, ROUTER), router.shape, dtype).astype(jnp.float32)
         noise, order, jitter = jax.random.split(jax.random.fold_in(key, 7001), 3)
-        x = jax.random.normal(noise, shape)
+        x = standard_normal(noise, shape, jnp.float32)
         levels = jnp.broadcast_to(0.5 * jnp.arange(d.num_experts), (*shape[:-1], d.num_experts))
         wanted = jax.random.permutation(order, levels, axis=-1, independent=True)
         wanted = wanted + jax.random.uniform(jitter, wanted.shape, maxval=0.25)
