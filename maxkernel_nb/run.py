@@ -136,6 +136,16 @@ class Run:
             self.runtime.decided()
         return self
 
+    def ask(self, question: str) -> Run:
+        """Asks about the work at any time; the answer comes beside the run, under ``state.explanations``."""
+        if self.runtime is None:
+            raise UsageError(f"Run {self.id} is not attached to this kernel; resume it first, then ask.")
+        from maxkernel_nb.agents.explainer import explain_beside
+
+        runtime = self.runtime
+        runtime.background(lambda: explain_beside(runtime, question))
+        return self
+
     def take_back(self) -> Run:
         """A run handed to auto asks the person again after its round in flight."""
         self.emit(ev.ControlChanged(to="person"))

@@ -28,7 +28,7 @@ async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
         if runtime.run.state.best is None:
             raise
         runtime.note(f"{error} The best kernel so far is proposed.", "warning")
-    if (reason := _why_keep_reference(runtime)) is not None:
+    if (reason := why_keep_reference(runtime)) is not None:
         return RunOutcome.KEPT_REFERENCE, reason
     return await propose(runtime)
 
@@ -51,7 +51,8 @@ async def _find_best(runtime: Runtime) -> None:
         await stress(runtime, runtime.run.state.candidates[runtime.run.state.best].candidate)
 
 
-def _why_keep_reference(runtime: Runtime) -> str | None:
+def why_keep_reference(runtime: Runtime) -> str | None:
+    """The reason for proposing nothing, or None."""
     state = runtime.run.state
     if state.best is None:
         failed = [v for c in state.candidates.values() for v in c.verdicts if v.outcome is Outcome.FAIL]

@@ -38,7 +38,7 @@ class Bench:
         self.namespace = {}
         self.reference = lambda x: x
 
-    def run(self, author=None, evaluator=None, folder="f-1", **settings):
+    def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", **settings):
         author = author or ScriptedAuthor([GOOD])
         path = self.project.runs / folder
         fresh = not path.exists()
@@ -47,14 +47,16 @@ class Bench:
         run = Run(self.project, Journal(path), past)
         task = make_task()
         if fresh:
-            run.emit(ev.RunCreated(run_id=folder, mode="auto", author=author.name, task=task, versions=versions()))
+            run.emit(ev.RunCreated(run_id=folder, mode=mode_name, author=author.name, task=task, versions=versions()))
+        else:
+            run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
         self.namespace.setdefault("f", self.reference)
         runtime = Runtime(
             run, loop=self.engine.loop, author=author, evaluator=evaluator or FakeEvaluator(),
             view=TaskView(task=task, trace=lambda case: None), settings=RunSettings(**settings),
             binder=NamespaceBinder(self.namespace, self.reference),
         )
-        run.work = self.engine.submit(runtime.drive(mode("auto")))
+        run.work = self.engine.submit(runtime.drive(mode(mode_name)))
         return run
 
 
