@@ -21,6 +21,7 @@ _TONES: dict[str, m.Tone] = {
     Outcome.DECLINED: "plain",
     Outcome.INFRASTRUCTURE: "warn",
 }
+SAYING = 600  # characters of streamed text that are shown
 _WORST = (Outcome.FAIL, Outcome.INFRASTRUCTURE, Outcome.PASS, Outcome.DECLINED)
 
 
@@ -33,13 +34,14 @@ def document(state: RunState) -> Document:
         outcome=_outcome(state),
         flags=_flags(state),
         steps=_steps(state),
+        saying=_saying(state),
         plan=_plan(state),
         diff=diff_view(state),
         checks=_checks(state),
         profile=profile_view(state),
         candidates=_candidates(state),
         meters=_meters(state),
-        notes=tuple(m.Note(level=n.level, text=n.text) for n in state.notes),
+        notes=_notes(state),
         source=_source(state),
     )
 
@@ -286,6 +288,20 @@ def _steps(state: RunState) -> tuple[m.StepRow, ...]:
         )
         for s in state.steps
     )
+
+
+def _saying(state: RunState) -> tuple[m.Saying, ...]:
+    if state.ended:
+        return ()
+    talks = [c for c in state.conversations.values() if c.saying and not c.closed]
+    return tuple(m.Saying(role=c.role, text=c.saying[-SAYING:]) for c in talks[-3:])
+
+
+def _notes(state: RunState) -> tuple[m.Note, ...]:
+    told = [m.Note(level=n.level, text=n.text) for n in state.notes]
+    lessons = [f"Learned: {x.text}" + (f" ({x.evidence})" if x.evidence else "") for x in state.lessons]
+    answers = [f"Asked: {x.question}\n{x.answer}" for x in state.explanations]
+    return (*told, *(m.Note(level="info", text=text) for text in (*lessons, *answers)))
 
 
 def _plan(state: RunState) -> m.PlanView | None:

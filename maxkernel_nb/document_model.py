@@ -77,6 +77,13 @@ class StepRow(Value):
     seconds: float = 0.0
 
 
+class Saying(Value):
+    """What a sub-agent's model is saying right now: the tail of it."""
+
+    role: str
+    text: str
+
+
 class PlanView(Value):
     strategy: str
     summary: str  # Markdown
@@ -229,6 +236,7 @@ class Document(Value):
     outcome: str = ""  # the final sentence
     flags: tuple[Flag, ...] = ()
     steps: tuple[StepRow, ...] = ()
+    saying: tuple[Saying, ...] = ()
     plan: PlanView | None = None
     diff: DiffView | None = None
     checks: ChecksView | None = None

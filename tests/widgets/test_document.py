@@ -135,3 +135,19 @@ def test_numbers_that_are_not_finite_do_not_break_the_document():
     bad = samples.BEST.model_copy(update={"modelled_ms": float("nan"), "flops": float("inf")})
     seen = doc([*samples.started(), ev.BaselineProfiled(profile=bad)])
     assert seen.profile.sides[0].time == "?" and seen.profile.sides[0].ms == 0.0
+
+
+def test_streamed_text_shows_its_tail_while_it_streams():
+    events = [
+        *samples.started(),
+        ev.ConversationOpened(key="c", role="implementer", prompt="p"),
+        ev.ModelSaid(key="c", text="x" * 5000 + "the end"),
+    ]
+    (said,) = doc(events).saying
+    assert said.role == "implementer" and said.text.endswith("the end") and len(said.text) < 1000
+    assert not doc([*events, ev.ConversationClosed(key="c")]).saying
+
+
+def test_lessons_are_notes():
+    events = [*samples.started(), ev.LessonLearned(text="BLOCK_K 512 spills", evidence="1,204 spills")]
+    assert doc(events).notes[-1].text == "Learned: BLOCK_K 512 spills (1,204 spills)"

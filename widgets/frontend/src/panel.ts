@@ -108,7 +108,9 @@ class Panel {
   private drawSteps(): void {
     const side = this.regions.get("side")?.element;
     const following = side !== undefined && side.scrollTop + side.clientHeight >= side.scrollHeight - 4;
-    this.show("side", this.doc.steps, () => [h("h3", {}, "Steps"), section.steps(this.doc.steps)]);
+    this.show("side", [this.doc.steps, this.doc.saying], () => [
+      h("h3", {}, "Steps"), section.steps(this.doc.steps), section.saying(this.doc.saying),
+    ]);
     if (side && following) side.scrollTop = side.scrollHeight;
   }
 

@@ -3,7 +3,7 @@ import { h, type Child } from "./dom";
 import { python } from "./highlight";
 import { markdown } from "./markdown";
 import type {
-  CandidateRow, CheckRow, ChecksView, DiffView, Document as Doc, Fact, HunkView, Meter, PlanView, SourceView, StepRow,
+  CandidateRow, CheckRow, ChecksView, DiffView, Document as Doc, Fact, HunkView, Meter, PlanView, Saying, SourceView, StepRow,
 } from "./wire";
 
 export const MARKS: Record<string, string> = {
@@ -40,6 +40,11 @@ export function steps(rows: StepRow[]): Child[] {
           step.seconds > 0 && h("span", { class: "mkn-quiet mkn-step-time" }, duration(step.seconds)),
           step.summary && h("div", { class: "mkn-quiet" }, step.summary))))),
   ];
+}
+
+export function saying(rows: Saying[]): Child[] {
+  return rows.map((row) =>
+    h("div", { class: "mkn-saying" }, h("div", { class: "mkn-quiet" }, `${row.role} says`), h("p", {}, row.text)));
 }
 
 function duration(seconds: number): string {

@@ -62,6 +62,11 @@ export interface StepRow {
   seconds: number;
 }
 
+export interface Saying {
+  role: string;
+  text: string;
+}
+
 export interface PlanView {
   strategy: string;
   summary: string;
@@ -200,6 +205,7 @@ export interface Document {
   outcome: string;
   flags: Flag[];
   steps: StepRow[];
+  saying: Saying[];
   plan: PlanView | null;
   diff: DiffView | null;
   checks: ChecksView | null;
