@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from maxkernel_nb.tpu.schedule import LOAD, SCALAR, STORE, Bundle, Program
+from maxkernel_nb.tpu.schedule import CORE, LOAD, SCALAR, STORE, Bundle, Program
 
 DELAY_SLOTS = 4  # bundles after a branch that run anyway (v4 to v6e); a region marker may show fewer
 STEP_BUDGET = 400_000  # executed basic blocks; about half a second
@@ -67,8 +67,9 @@ class _Block:
     branch_at: int = -1
 
 
-def execute(program: Program, granule: int = 32) -> Execution:
-    """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes."""
+def execute(program: Program, granule: int = 32, core: int = 0) -> Execution:
+    """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes; ``core``: whose share of
+    the work, on a device of several cores."""
     bundles = program.bundles
     blocks = _blocks(bundles)
     defs, unknown_names = _definitions(bundles, blocks)
@@ -76,7 +77,7 @@ def execute(program: Program, granule: int = 32) -> Execution:
     source, dmas, notes = _generate(bundles, blocks, defs, tainted)
     scope: dict = {"wrap": _wrap}
     exec(compile(source, "<schedule>", "exec"), scope)
-    counts, moved, marks, finished = scope["run"](STEP_BUDGET)
+    counts, moved, marks, finished = scope["run"](STEP_BUDGET, core)
     run = _collect(program, blocks, counts, moved, dmas, finished, notes, granule)
     run.steps = _steps(marks, granule)
     return run
@@ -187,6 +188,8 @@ def _make(to: str, expression: str, parts: tuple[str, ...], at: int) -> _Def:
 
 def _local(text: str) -> str:
     """``%s23536_s29`` -> ``s23536_s29``; a literal stays as it is."""
+    if text.strip() == CORE:
+        return CORE
     return text.lstrip("!").lstrip("%") if "%" in text else str(_literal(text))
 
 
@@ -277,7 +280,7 @@ def _generate(
     names = sorted(needed)
     start = [f"{' = '.join(names)} = 0"] if names else []
     start += ["prev = -1", "pc = cy = bi = bo = 0", "marks = []", f"c = [0] * {len(blocks)}", f"d = [0] * {len(dmas)}"]
-    out = ["def run(budget):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
+    out = [f"def run(budget, {CORE}):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
     out += _dispatch(body, 0, len(body), 2)
     out += ["    marks.append((cy, bi, bo))", "    return c, d, marks, False"]
     return "\n".join(out), [(i, d.kind) for i, d in dmas], notes
@@ -307,11 +310,11 @@ def _move(n: int, dma, tainted: set[str], notes: list[str]) -> str:
     size = _local(dma.size)
     if size in tainted:
         size = "0"
-        notes.append("a DMA's size depends on data and is not counted")
+        notes.append("DMA sizes that depend on data are not counted")
     condition = _value(dma.predicate) if dma.predicate else "True"
     if _local(dma.predicate or "0") in tainted:
         condition = "True"
-        notes.append("a DMA's guard depends on data: counted as always issued")
+        notes.append("DMAs whose guard depends on data are counted as always issued")
     way = "bi" if dma.kind.startswith("hbm_to") else "bo"
     return f"if {condition}: d[{n}] += {size}; {way} += {size}"
 
@@ -326,9 +329,10 @@ def _jump(bundles, blocks, k, index_of, tainted, notes) -> list[str]:
     branch = bundles[at].branch
     target = index_of[branch.target]
     if branch.predicate and _local(branch.predicate) in tainted:
-        what = "a loop's trip count" if branch.target <= at else "a condition"
-        counted = "counted as one trip" if branch.target <= at else "its region is counted as always run"
-        notes.append(f"{what} at bundle {at:#x} depends on data: {counted}")
+        if branch.target <= at:
+            notes.append("a loop whose trip count depends on data is counted as one trip")
+        else:
+            notes.append("regions whose condition depends on data are counted as always run")
         return [*leave, following]
     condition = _value(branch.predicate) if branch.predicate else "True"
     return [*leave, f"if {condition}: pc = {target}", f"else: {following}"]

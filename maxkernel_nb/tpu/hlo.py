@@ -92,6 +92,13 @@ class Instruction:
         return float(found.group(1)) if found else 0.0
 
     @property
+    def scoped_vmem_bytes(self) -> int:
+        """VMEM that the op holds while it runs (blocks, scratch, spills), as the compiler allotted it; 0 unknown."""
+        found = re.search(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d+)"',
+                          self.attributes)  # fmt: skip
+        return int(found.group(1)) if found else 0
+
+    @property
     def trip_count(self) -> int | None:
         """Of a while instruction, where the compiler knows it."""
         found = re.search(r'"known_trip_count":\{"n":"?(\d+)', self.attributes)

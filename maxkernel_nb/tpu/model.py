@@ -78,20 +78,34 @@ def _programs(folder: Path | None, notes: list[str]) -> tuple[dict[str, Program]
 def _op_profiles(
     module: Module, programs: dict[str, Program], same: dict[str, str], facts: Chip, own_kernels: bool, notes: list[str]
 ) -> Iterator[OpProfile]:
-    ran: dict[str, Execution] = {}
+    ran: dict[str, list[Execution]] = {}
     for i, times, sure in module.walk():
         if not sure:
             notes.append(f"how often {i.name} runs is not known to the compiler: counted {times:g} times")
         program = programs.get(i.name) or programs.get(same.get(i.name, ""))
         if program is not None:
             if program.name not in ran:
-                ran[program.name] = execute(program, facts.dma_granule_bytes)
+                ran[program.name] = _on_every_core(program, facts)
             yield _from_schedule(i, module, program, ran[program.name], times, facts, own_kernels)
-            notes.extend(f"{i.name}: {u}" for u in ran[program.name].unknown)
+            if _matters(ran[program.name][0], times, facts):
+                notes.extend(f"{i.name}: {u}" for u in ran[program.name][0].unknown)
+            if facts.device_cores > len(ran[program.name]) and _kind(i, own_kernels) == "pallas":
+                notes.append(f"{i.name} runs on one of {facts.device_cores} cores: no grid axis is marked parallel")
         elif i.opcode in ("copy-start", "slice-start", "async-start"):
             yield _from_hlo(i, module, times, facts, "copy")
         elif _costs(i, module):
             yield _from_hlo(i, module, times, facts, _kind(i, own_kernels))
+
+
+def _matters(run: Execution, times: float, facts: Chip) -> bool:
+    return _ms(sum(run.times), facts) * times >= 1e-4
+
+
+def _on_every_core(program: Program, facts: Chip) -> list[Execution]:
+    """One execution a core that has work, the longest first."""
+    cores = range(facts.device_cores if program.asks_core else 1)
+    runs = sorted((execute(program, facts.dma_granule_bytes, c) for c in cores), key=lambda r: -sum(r.times))
+    return [r for r in runs if sum(r.times) > 0.05 * sum(runs[0].times)]
 
 
 def _costs(i: Instruction, module: Module) -> bool:
@@ -105,14 +119,15 @@ def _kind(i: Instruction, own_kernels: bool) -> str:
 
 
 def _from_schedule(
-    i: Instruction, module: Module, program: Program, run: Execution, times: float, facts: Chip, own: bool
+    i: Instruction, module: Module, program: Program, runs: list[Execution], times: float, facts: Chip, own: bool
 ) -> OpProfile:
+    run, cores = runs[0], len(runs)
     bundles = sum(run.times)
-    moved = (run.bytes_in + run.bytes_out) * facts.device_cores
+    moved = sum(r.bytes_in + r.bytes_out for r in runs)
     if not moved and not any(b.dmas for b in program.bundles):
         moved = sum(module.hbm_traffic(i))
     compute, memory = _ms(bundles, facts), _hbm_ms(moved, facts)
-    total = _pipelined(run, moved, facts)
+    total = _pipelined(run, moved, cores, facts)
     used = _utilisation(program, run, bundles)
     spare = {u: used.pop(u, 0.0) for u in ("fill", "spill")}
     return OpProfile(
@@ -128,21 +143,22 @@ def _from_schedule(
         utilisation=used,
         spills=sum(program.slots.get("spill", ())),
         fills=sum(program.slots.get("fill", ())),
+        vmem_bytes=i.scoped_vmem_bytes,
         note=_spill_note(spare),
     )
 
 
-def _pipelined(run: Execution, moved: float, facts: Chip) -> float:
+def _pipelined(run: Execution, moved: float, cores: int, facts: Chip) -> float:
     """Milliseconds of a double-buffered loop: a step issues the reads of the next and the writes of the one before, so
     each takes the longer of its bundles and its DMAs. Bytes that no DMA of the program moves are spread evenly."""
     issued = sum(i + o for _, i, o in run.steps)
-    extra = max(moved - issued * run.repeat * facts.device_cores, 0.0) / run.repeat / max(len(run.steps), 1)
+    extra = max(moved - issued * run.repeat * cores, 0.0) / run.repeat / max(len(run.steps), 1)
     total, waiting = 0.0, 0.0
     for bundles, read, written in run.steps:
-        size = (read + waiting) * facts.device_cores + extra
+        size = (read + waiting) * cores + extra
         total += max(_ms(bundles, facts), _hbm_ms(size, facts))
         waiting = written
-    return (total + _hbm_ms(waiting * facts.device_cores, facts)) * run.repeat
+    return (total + _hbm_ms(waiting * cores, facts)) * run.repeat
 
 
 def _spill_note(spare: dict[str, float]) -> str:
@@ -225,7 +241,7 @@ def _whole(
     minimal = float(memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes)
     total = sum(o.modelled_ms for o in ops)
     longest = max(ops, key=lambda o: o.modelled_ms, default=None)
-    error, source = _error(scheduled, own)
+    error, source = _error(scheduled, own, facts.name)
     return ScheduleProfile(
         chip=facts.name,
         modelled_ms=total,
@@ -246,10 +262,15 @@ def _whole(
     )
 
 
-def _error(scheduled: bool, own: bool) -> tuple[float, str]:
+def _error(scheduled: bool, own: bool, chip: str) -> tuple[float, str]:
+    """The model's typical error in percent. Eleven published v6e medians (9 XLA programs, 2 Pallas kernels) were
+    modelled with jax 0.10.2: off by 6 % in the median, 14 % at worst, nearly always too fast; heavy HBM traffic beside
+    a busy MXU is where it is worst. XLA's attention is left out: its compiler has changed since."""
     if not scheduled:
-        return 40.0, "HLO estimates; not calibrated"
-    return (15.0 if own else 12.0), "day-one prototype against published v6e medians (26 rows), older compiler"
+        return 40.0, "HLO estimates, not calibrated"
+    if chip != "v6e":
+        return 20.0, "calibrated on v6e only"
+    return (12.0 if own else 7.0), "11 published v6e medians: median error 6 %, worst 14 %, biased to too fast"
 
 
 # --- dumps

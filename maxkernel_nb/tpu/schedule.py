@@ -24,6 +24,7 @@ DMA = re.compile(
     r"= dma\.(?P<kind>\w+)\s+(?:\[[^\]]*\]\s*)?(?:\((?P<pred>!?%p\w+)\),)?.*?/\*size_in_granules=\*/(?P<size>[%\w]+)",
     re.S,
 )
+CORE = "core_number"
 UNITS = {
     "MXU": "mxu", "XLU": "xlu", "VALU": "valu", "VPOP": "vpop", "EUP": "eup", "VLOAD": "vload",
     "VLOAD:FILL": "fill", "VSTORE": "vstore", "VSTORE:SPILL": "spill", "SALU": "salu",
@@ -67,6 +68,7 @@ class Program:
     bundles: list[Bundle]
     slots: dict[str, list[int]] = field(default_factory=dict)
     capacity: dict[str, int] = field(default_factory=dict)
+    asks_core: bool = False  # reads its core's number: its work is shared between the cores of the device
 
 
 class UnknownForm(Exception):
@@ -88,7 +90,8 @@ def read_programs(folder: Path) -> dict[str, Program]:
         text = path.read_text(errors="replace")
         if found["kind"] == "final_bundles":
             with contextlib.suppress(UnknownForm):
-                programs[found["op"]] = Program(found["op"], parse_bundles(text))
+                asks_core = "/* core id */" in text
+                programs[found["op"]] = Program(found["op"], parse_bundles(text), asks_core=asks_core)
         else:
             tables[found["op"]] = parse_utilisation(text)
     for name, program in programs.items():
@@ -126,16 +129,20 @@ def parse_bundles(text: str) -> list[Bundle]:
     """The program as bundles, with branch targets resolved to bundle indices."""
     bundles: list[Bundle] = []
     regions: dict[str, int] = {}
+    way_out = -1  # the one region without a mark is the program's end
     for mark, depth, body in _raw_bundles(text):
+        if mark == "PF" and "exit bundle" in body and not REGION.search(body):
+            way_out = len(bundles)
         code, trailer = _split(body)
         for region in REGION.findall(trailer):
             regions.setdefault(region, len(bundles))
         bundles.append(_bundle(mark, depth, code, trailer))
     for bundle in bundles:
         if bundle.label:
-            if bundle.label not in regions:
+            target = regions.get(bundle.label, way_out)
+            if target < 0:
                 raise UnknownForm(f"branch to region {bundle.label}, which the dump does not mark")
-            bundle.branch = Branch(bundle.predicate, regions[bundle.label])
+            bundle.branch = Branch(bundle.predicate, target)
     return bundles
 
 
@@ -173,8 +180,8 @@ def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
                 continue
         core = "/* core id */" in part
         text = re.sub(r"/\*.*?\*/", " ", part, flags=re.S).strip()
-        if core:  # of several cores that share a kernel, the first is followed
-            text = re.sub(r"= sld .*", "= smov 0", text)
+        if core:
+            text = re.sub(r"= sld .*", f"= smov {CORE}", text)
         jump = BRANCH.search(text)
         if jump:
             bundle.predicate, bundle.label = jump["pred"] or "", jump["region"]

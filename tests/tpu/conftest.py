@@ -1,0 +1,59 @@
+"""One compile worker for all tests of a chip: the compiler is loaded once, programs are compiled once."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).with_name("programs.py")
+
+
+def _module():
+    spec = importlib.util.spec_from_file_location("tpu_test_programs", PROGRAMS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def programs():
+    return _module()
+
+
+def run_worker(tmp_path_factory, chip, names):
+    from maxkernel_nb.tpu.availability import compiler_available
+
+    available, reason = compiler_available()
+    if not available:
+        pytest.skip(reason)
+    out = tmp_path_factory.mktemp("tpu") / f"{chip}.json"
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS), str(out), chip, *names], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(out.read_text())
+
+
+@pytest.fixture(scope="session")
+def v6e(tmp_path_factory):
+    names = ["matmul", "causal", "full", "fori", "prefetch", "scan", "xla_gemm", "elementwise"]
+    names += [
+        "xla_gemm@no_dump",
+        "elementwise@no_dump",
+        "elementwise@garbage",
+        "too_big",
+        "int8",
+        "unaligned",
+        "raised_limit",
+    ]
+    return run_worker(tmp_path_factory, "v6e", names)
+
+
+@pytest.fixture(scope="session")
+def v5p(tmp_path_factory):
+    return run_worker(tmp_path_factory, "v5p", ["causal", "elementwise"])

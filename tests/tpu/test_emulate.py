@@ -1,0 +1,78 @@
+"""The emulator on small programs in the dump's form; tests/tpu/test_model.py holds it to the real compiler."""
+
+from maxkernel_nb.tpu.emulate import execute
+from maxkernel_nb.tpu.schedule import Program, parse_bundles
+
+LEGEND = "= control target key start\nLB: loop body\n= control target key end\n\n"
+# for i in 0..9: DMA of 4 granules when i < 7; a region of two bundles when i == 9; i passes through a spill slot
+LOOP = (
+    LEGEND
+    + """     0   :  { %s1_s0 = smov 0 /* copy for cssa */ }
+   0x1 LB: > { %s2_s0 = sphi %s1_s0, %s9_s0  ;;  %p3_p0 = scmp.lt.s32.totalorder %s2_s0, 7 } /* Start region 9 */
+   0x2   : > { %4 = sst [smem:[#allocation1_spill]] %s2_s0 }
+   0x3   : > { %5 = dma.hbm_to_vmem [thread:$0]  (%p3_p0), /*hbm=*/%s7_s1, /*size_in_granules=*/4, /*vmem=*/%s8_s2 /*
+iteration_bounds: (10)
+ */ }
+   0x4   : > { %s6_s3 = sld [smem:[#allocation1_spill]]  ;;  %p7_p1 = scmp.ne.s32.totalorder %s6_s3, 9 }
+   0x5   : > { %8 = sbr.rel (%p7_p1) target = $region4 } /* End region 3 */
+   0x6   : > { %v1_v0 = vld [vmem:[%s8_s2] sm:$0xff] } /* Start region 5 */
+   0x7   : > { %v2_v1 = vadd.f32 %v1_v0, %v1_v0 } /* End region 5 */
+   0x8 PF: > { %s9_s0 = sadd.s32 1, %s2_s0 /* copy for cssa */ } /* Start/End empty region 4 */
+   0x9   : > { %p10_p2 = scmp.ge.s32.totalorder %s9_s0, 10 /* loop exit test */ }
+   0xa   : > { %11 = sbr.rel (!%p10_p2) target = $region9 } /* End region 9 */
+   0xb   :  {} /* exit bundle */
+"""
+)
+
+
+def run(text):
+    return execute(Program("test", parse_bundles(text)))
+
+
+def test_loops_regions_and_guarded_dmas_are_counted():
+    e = run(LOOP)
+    assert e.times == [1, 10, 10, 10, 10, 10, 1, 1, 10, 10, 10, 1]
+    assert e.bytes_in == 7 * 4 * 32
+    assert e.trips == (10,)
+    assert e.unknown == []
+
+
+def test_what_each_iteration_issues_is_known():
+    e = run(LOOP)
+    assert len(e.steps) == 11  # the way in, nine heads apart, the last to the end
+    assert [into for _, into, _ in e.steps[1:]] == [128.0] * 7 + [0.0] * 3
+    assert sum(b for b, _, _ in e.steps) == sum(e.times)
+
+
+def test_a_condition_on_data_counts_as_taken_and_is_reported():
+    text = LOOP.replace("%s6_s3 = sld [smem:[#allocation1_spill]]", "%s6_s3 = sld [smem:[#allocation7 + %s2_s0]]")
+    e = run(text)
+    assert e.times[6] == 10
+    assert e.unknown == ["regions whose condition depends on data are counted as always run"]
+
+
+def test_a_trip_count_from_data_is_one_trip_and_is_reported():
+    e = run(LOOP.replace("%s9_s0, 10 /* loop exit test */", "%s99_s0, 10"))
+    assert e.times[1] == 1
+    assert any("trip count depends on data" in note for note in e.unknown)
+
+
+def test_a_guard_chain_with_select_and_wrapping_shift():
+    text = LOOP.replace(
+        "%p3_p0 = scmp.lt.s32.totalorder %s2_s0, 7",
+        "%s20_s1 = sshll.u32 %s2_s0, 31  ;;  %p21_p1 = scmp.eq.s32.totalorder %s20_s1, 0  ;;  "
+        "%s22_s2 = smov (%p21_p1, %s2_s0), 100  ;;  %p3_p0 = scmp.eq.s32.totalorder %s22_s2, 100",
+    )
+    assert run(text).bytes_in == 5 * 4 * 32  # even iterations
+
+
+def test_a_very_long_loop_is_read_from_its_first_part():
+    e = run(LOOP.replace("%s9_s0, 10 /*", "%s9_s0, 5000000 /*").replace("%s2_s0, 7 }", "%s2_s0, 6000000 }"))
+    assert abs(e.times[2] / 5_000_000 - 1) < 0.01
+    assert abs(e.bytes_in / (5_000_000 * 128) - 1) < 0.01
+    assert any("first part of its grid" in note for note in e.unknown)
+
+
+def test_the_older_branch_form_is_understood():
+    text = LOOP.replace("target = $region4", "target bundleno = 99 (0x63), region = 4")
+    assert run(text).times == run(LOOP).times
