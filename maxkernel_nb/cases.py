@@ -7,7 +7,7 @@ it, with outputs of the same structure, rank and dtype.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import Any
 
@@ -15,7 +15,18 @@ from maxkernel_nb.compat import equations
 from maxkernel_nb.dimensions import find_groups, resize
 from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.shapes import parse_shapes
-from maxkernel_nb.shrinking import KINDS, LEVELS, Kind, Sizes, is_ragged, modes, scaled, sizes_for
+from maxkernel_nb.shrinking import (
+    KINDS,
+    LEVELS,
+    Kind,
+    Sizes,
+    combinations,
+    is_ragged,
+    modes,
+    ragged_combinations,
+    scaled,
+    sizes_for,
+)
 from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.work import work
 
@@ -25,6 +36,7 @@ _WORK_CEILING = 10 * WORK_LIMIT  # where hard-coded sizes leave nothing smaller
 
 _PER_ELEMENT = 64  # drawing, copying and comparing one element weighs as much as this many operations
 _TRIES = 80  # proposals put to the reference for one kind of case
+_COMBINATIONS = 150
 _SCALES = ((1, 1), (1, 2), (3, 4), (2, 1), (1, 4), (3, 1))  # of every group, where the timing case is small already
 _RAGGED_SCALES = ((15, 16), (13, 16), (7, 16), (7, 32), (5, 32))
 
@@ -67,26 +79,33 @@ class _Search:
         self.ragged = all(e.primitive.name != "pallas_call" for e in equations(traced.closed))
         self.seen: set[Any] = set()
         self.asked: dict[Any, float | None] = {}
+        self.heavy: dict[float, tuple[ArgSpec, ...]] = {}
 
     def run(self, want_checks: int) -> list[Case]:
         found = [c for kind in KINDS if (self.ragged if kind.ragged else want_checks) for c in self._of_kind(kind)]
-        for number in range(1, want_checks - sum(c.role is CaseRole.CHECK for c in found) + 1):
-            found += self._first(f"scaled-{number}", CaseRole.CHECK, scaled(self.groups, _SCALES))
+        missing = want_checks - sum(c.role is CaseRole.CHECK for c in found)
+        for number in range(1, missing + 1):
+            sizes = chain(scaled(self.groups, _SCALES), islice(combinations(self.groups), _COMBINATIONS))
+            found += self._first(f"scaled-{number}", CaseRole.CHECK, sizes) or self._lightest(f"heavy-{number}")
         if self.ragged and all(c.role is CaseRole.CHECK for c in found):
-            found += self._first("ragged", CaseRole.RAGGED, filter(is_ragged, scaled(self.groups, _RAGGED_SCALES)))
+            sizes = chain(scaled(self.groups, _RAGGED_SCALES), islice(ragged_combinations(self.groups), _COMBINATIONS))
+            found += self._first("ragged", CaseRole.RAGGED, filter(is_ragged, sizes))
         return found
 
     def _of_kind(self, kind: Kind) -> list[Case]:
-        """The first proposal within the limit of work, or else the one of least work."""
-        costs: dict[float, tuple[ArgSpec, ...]] = {}
+        """The first proposal within the limit of work."""
         for args in islice(self._proposals(kind), _TRIES):
             cost = self._ask(args)
-            if cost is not None:
-                costs.setdefault(cost, args)
-                if cost <= WORK_LIMIT:
-                    break
-        least = min(costs, default=_WORK_CEILING + 1)
-        return [self._keep(kind.name, kind.role, costs[least])] if least <= _WORK_CEILING else []
+            if cost is not None and cost <= WORK_LIMIT:
+                return [self._keep(kind.name, kind.role, args)]
+            if cost is not None and not kind.ragged:
+                self.heavy.setdefault(cost, args)
+        return []
+
+    def _lightest(self, name: str) -> list[Case]:
+        """The least work among what was too much, where the function leaves nothing else."""
+        cost = min(self.heavy, default=_WORK_CEILING + 1)
+        return [self._keep(name, CaseRole.CHECK, self.heavy.pop(cost))] if cost <= _WORK_CEILING else []
 
     def _proposals(self, kind: Kind) -> Iterator[tuple[ArgSpec, ...]]:
         for mode in modes(self.groups, kind.ragged):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Literal
 
 from maxkernel_nb.dimensions import Group
@@ -128,6 +130,29 @@ def scaled(groups: Sequence[Group], scales: Sequence[tuple[int, int]]) -> Iterat
     for group in groups:
         for up, down in scales:
             yield {group.size: max(1, group.size * up // down)}
+
+
+def combinations(groups: Sequence[Group]) -> Iterator[Sizes]:
+    """Every mixture of a few sizes of each group, least first: the last resort where groups depend on each other."""
+    movable = [g for g in groups if g.size > _WINDOW and not g.offsets]
+    if not movable or len(movable) > 5:
+        return
+    choices = [sorted({min(g.size, s) for s in _choices(g)}) for g in movable]
+    for sizes in sorted(product(*choices), key=prod):
+        chosen = dict(zip((g.size for g in movable), sizes, strict=True))
+        chosen.update({g.size: chosen[g.size - 1] + 1 for g in groups if g.offsets and g.size - 1 in chosen})
+        yield chosen
+
+
+def ragged_combinations(groups: Sequence[Group]) -> Iterator[Sizes]:
+    for sizes in combinations(groups):
+        yield from ({**sizes, group.size: KINDS[-1].targets[0]} for group in groups if group.large)
+
+
+def _choices(group: Group) -> tuple[int, ...]:
+    if group.large:
+        return (128, 256, 512)
+    return (1, 2, 8, 16) if group.batch else (8, 16, 32, group.size)
 
 
 def _large(free: Sequence[Group], kind: Kind, mode: Mode, level: Level) -> Sizes:

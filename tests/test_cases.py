@@ -113,6 +113,15 @@ def test_a_convolutions_window_stays():
     assert all(c.args[1].shape[:2] == (3, 3) for c in cases)
 
 
+def test_groups_of_channels_written_into_the_function_are_found():
+    def group_norm(x, w):
+        y = (x @ w).reshape(x.shape[0], 256, -1)
+        return ((y - y.mean(-1, keepdims=True)) / y.std(-1, keepdims=True)).reshape(x.shape[0], -1)
+
+    cases = derive(group_norm, "x: bf16[4096,8192], w: bf16[8192,8192]")
+    check_invariants(group_norm, cases)
+
+
 def test_indices_stay_inside_the_dimension_they_point_into():
     def loss(logits, labels):
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1).mean()
