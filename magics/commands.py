@@ -47,10 +47,10 @@ class Commands:
 
     def do_show(self, line: CommandLine) -> Any:
         run = self._find(line)
-        if not _is_live(run):
+        if not _is_live(run) or is_batch(self.shell):
             from maxkernel_nb.widgets.publisher import state_bundle
 
-            return Bundle(state_bundle(run))
+            return Bundle(state_bundle(_state(run)))
         if not hasattr(self.shell, "kernel"):
             from maxkernel_nb.widgets.text import render_text
 

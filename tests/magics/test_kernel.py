@@ -51,6 +51,12 @@ def test_a_batch_client_gets_the_finished_report_and_nothing_else(kernel):
     assert kernel.value("api.calls[-1]['policy']") == "propose"
 
 
+def test_show_in_a_batch_client_is_a_report_in_that_cell(kernel):
+    kernel.run(CELL.format(""), allow_stdin=False)
+    outputs = shown(kernel.run("%maxkernel show", allow_stdin=False))
+    assert len(outputs) == 1 and "<article" in outputs[0]["data"]["text/html"]
+
+
 def test_a_batch_run_that_needs_a_person_goes_red_with_the_remedy(kernel):
     with pytest.raises(CellError) as caught:
         kernel.run(CELL.format("--policy ask"), allow_stdin=False)
