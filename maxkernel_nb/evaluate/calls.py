@@ -1,4 +1,4 @@
-"""How the ladder asks workers: never blocking the event loop, retrying what is our own fault, blaming only what is not."""
+"""How the ladder asks workers: never blocking the event loop, retrying our faults, blaming only others'."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maxkernel_nb.evaluate.executor import (
 )
 
 ABANDON = "abandon"  # task.cancel(ABANDON): nobody wants the answer, but the worker is worth keeping
-_OWN_DEATHS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGXFSZ, signal.SIGSYS}
+_OWN_DEATHS = {getattr(signal, f"SIG{name}") for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL", "XFSZ", "SYS")}
 _WHO = {WorkerKind.CANDIDATE: "The kernel", WorkerKind.COMPILER: "The TPU compiler"}
 
 

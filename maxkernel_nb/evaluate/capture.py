@@ -18,7 +18,7 @@ from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.failures import compile_failure
 
 FILE = "<candidate>"
-CALLBACKS = ("callback", "infeed", "outfeed")  # in a primitive's name; debug_callback and io_callback too
+CALLBACKS = ("callback", "debug_print", "infeed", "outfeed")  # in a primitive's name; debug_callback and io_callback too
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def export(captured: Captured, chip: str) -> bytes:
         raise JobRefused("memory", "Lowering the kernel needs more memory than a worker may use.") from error
     except Exception as error:
         found = compile_failure(error, FILE, chip_named(chip).vmem_bytes)
-        raise JobRefused(str(found.kind), found.message, line=found.line or line_of(error), advice=found.advice) from error
+        line = found.line or line_of(error)
+        raise JobRefused(str(found.kind), found.message, line=line, advice=found.advice) from error
 
 
 def constant_bytes(closed: Any) -> int:

@@ -94,11 +94,17 @@ async def recorded(ground: Ground, op: str, program: str) -> dict[str, Any]:
     if known is None:
         if key not in ground.in_flight:
             ground.in_flight[key] = asyncio.create_task(_asked(ground, op, program))
-            ground.in_flight[key].add_done_callback(lambda task: ground.in_flight.pop(key, None))
+            ground.in_flight[key].add_done_callback(lambda task: _finished(ground, key, task))
         known = await asyncio.shield(ground.in_flight[key])
     if "refused" in known:
         raise JobRefused(**known["refused"])
     return known
+
+
+def _finished(ground: Ground, key: tuple[str, ...], task: asyncio.Task[dict[str, Any]]) -> None:
+    ground.in_flight.pop(key, None)
+    if not task.cancelled():
+        task.exception()  # seen: whoever still waits gets it too
 
 
 async def _asked(ground: Ground, op: str, program: str) -> dict[str, Any]:

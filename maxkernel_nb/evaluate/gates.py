@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from maxkernel_nb.evaluate.calls import ABANDON
@@ -15,7 +16,25 @@ from maxkernel_nb.evaluate.screen import screen
 from maxkernel_nb.task import Case, CaseRole, GateName, Outcome, Verdict
 
 PLAIN = {"order": 0, "cores": 1, "races": False}
+Run = dict[str, Any]  # seed, variant and machine of one run of a case
+Batch = tuple[Case, list[Run]]
 HARD = {"order": 1, "cores": 2, "races": True}  # another order of parallel steps, on two cores, races detected
+
+
+@dataclass(frozen=True)
+class Done:
+    """One run of one case, as its worker reported it: outputs described, their bytes, or a refusal."""
+
+    case: Case
+    run: Run
+    outputs: list[dict[str, Any]]
+    buffers: tuple[bytes, ...]
+    refusal: dict[str, Any] | None
+    seconds: float
+
+    @property
+    def where(self) -> str:
+        return f"{self.case.name}, seed {self.run['seed']}{described(self.run)}"
 
 
 class ScreenGate:
@@ -116,8 +135,8 @@ def _leaf(leaf: dict[str, Any]) -> str:
 
 class CheckGate:
     """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
-    check case on every seed, one of them again on two cores in another order with races detected, and on zeros and
-    large values; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the ragged
+    check case on every seed, one of them also on zeros and large values, and one again on two cores in another order
+    with races detected; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the ragged
     cases the trace gate declined, and cases whose reference could not be exported.
     """
 
@@ -129,7 +148,16 @@ class CheckGate:
         for case in ground.task.check_cases:
             if case not in ready:
                 yield self._declined(ground, case)
-        tasks = [asyncio.create_task(self._case(ground, case, number == 0)) for number, case in enumerate(ready)]
+        batches = plan(ready, ground.task.seeds)
+        for part in (batches[:1], batches[1:]):  # most wrong kernels fail the first batch, and nothing else was begun
+            async for verdict in self._batches(ground, part):
+                yield verdict
+                if verdict.outcome is Outcome.FAIL:
+                    return
+
+    async def _batches(self, ground: Ground, batches: list[Batch]) -> AsyncIterator[Verdict]:
+        """All at once: the candidate's worker runs one while the judge compares another."""
+        tasks = [asyncio.create_task(self._case(ground, case, runs)) for case, runs in batches]
         try:
             for task in tasks:
                 for verdict in await task:
@@ -145,9 +173,8 @@ class CheckGate:
         summary = f"Case {case.name} is declined: {why}"
         return Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=summary, case=case.name)
 
-    async def _case(self, ground: Ground, case: Case, hard: bool) -> list[Verdict]:
+    async def _case(self, ground: Ground, case: Case, runs: list[Run]) -> list[Verdict]:
         started = time.monotonic()
-        runs = plan_runs(ground.task.seeds, hard)
         fingerprint = ground.facts[case.name]["fingerprint"]
         job = ground.job("check", ground.limits.check_s, case=case.to_dict(), runs=runs, fingerprint=fingerprint)
         try:
@@ -155,54 +182,56 @@ class CheckGate:
         except JobRefused as refusal:
             return [refused(self.name, refusal, started, case.name, ground.task.seeds[0])]
         seconds = (time.monotonic() - started) / len(runs)
-        buffers = iter(reply.buffers)
-        judged = [self._judge(ground, case, run, answer, buffers, seconds) for run, answer in zip(runs, reply.data["runs"], strict=False)]
-        return list(await asyncio.gather(*judged))
+        done = _pair(case, runs, reply, seconds)
+        return list(await asyncio.gather(*(self._verdict(ground, run) for run in done)))
 
-    def _judge(self, ground: Ground, case: Case, run: dict[str, Any], answer: dict[str, Any], buffers: Any, seconds: float) -> Any:
-        """A coroutine for the verdict; takes its buffers at once."""
-        mine = tuple(next(buffers) for _ in answer.get("outputs", ()))
-        return self._verdict(ground, case, run, answer, mine, seconds)
-
-    async def _verdict(
-        self, ground: Ground, case: Case, run: dict[str, Any], answer: dict[str, Any], outputs: tuple[bytes, ...], seconds: float
-    ) -> Verdict:
-        where = f"{case.name}, seed {run['seed']}{described(run)}"
-        if "refused" in answer:
-            refusal = JobRefused(answer["refused"]["kind"], f"{answer['refused']['message']} ({where})")
-            return refused(self.name, refusal, time.monotonic() - seconds, case.name, run["seed"])
+    async def _verdict(self, ground: Ground, done: Done) -> Verdict:
+        if done.refusal is not None:
+            refusal = JobRefused(done.refusal["kind"], f"{done.refusal['message']} ({done.where})")
+            return refused(self.name, refusal, time.monotonic() - done.seconds, done.case.name, done.run["seed"])
         args = {
-            "case": case.to_dict(),
-            "seed": run["seed"],
-            "variant": run["variant"],
-            "outputs": answer["outputs"],
+            "case": done.case.to_dict(),
+            "seed": done.run["seed"],
+            "variant": done.run["variant"],
+            "outputs": done.outputs,
             "tolerance": ground.task.tolerance.to_dict(),
-            "wide": ground.task.reference(case.name).oracle_dtype == "float64",
+            "wide": ground.task.reference(done.case.name).oracle_dtype == "float64",
         }
-        buffers = (*ground.reference(case), *outputs)
-        facts = (await ground.ask(Job(WorkerKind.JUDGE, "compare", args, buffers, ground.limits.compare_s))).data
-        return compared(facts, case, run, where, ground.task.tolerance.loosened, seconds)
+        buffers = (*ground.reference(done.case), *done.buffers)
+        reply = await ground.ask(Job(WorkerKind.JUDGE, "compare", args, buffers, ground.limits.compare_s))
+        return compared(reply.data, done, ground.task.tolerance.loosened)
 
 
-def compared(facts: dict[str, Any], case: Case, run: dict[str, Any], where: str, loosened: bool, seconds: float) -> Verdict:
-    overflow = facts["kind"] == "contested"
-    refusal = JobRefused(facts["kind"], f"{facts['sentence']} ({where})")
-    if overflow and run["variant"] != Variant.DRAWN:
-        summary = f"Not compared: {facts['sentence']} ({where})"
-        return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=summary, case=case.name, seed=run["seed"])
+def _pair(case: Case, runs: list[Run], reply: Reply, seconds: float) -> list[Done]:
+    """Each run with what the worker said of it; runs after a refused one were not made."""
+    buffers = iter(reply.buffers)
+    pairs = []
+    for run, answer in zip(runs, reply.data["runs"], strict=False):
+        outputs = answer.get("outputs", [])
+        mine = tuple(next(buffers) for _ in outputs)
+        pairs.append(Done(case, run, outputs, mine, answer.get("refused"), seconds))
+    return pairs
+
+
+def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
+    """The judge's facts as a verdict."""
+    case, seed = done.case.name, done.run["seed"]
+    told = f"{facts['sentence']} ({done.where})"
+    if facts["kind"] == "contested" and done.run["variant"] != Variant.DRAWN:
+        return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=told, case=case, seed=seed)
     if not facts["passed"]:
-        failed = refused(GateName.CHECK, refusal, time.monotonic() - seconds, case.name, run["seed"])
+        started = time.monotonic() - done.seconds
+        failed = refused(GateName.CHECK, JobRefused(facts["kind"], told), started, case, seed)
         return failed.model_copy(update={"numbers": _numbers(facts)})
     note = " Tolerance loosened by the user." if loosened else ""
-    summary = f"Right on {where}: {facts['sentence']}{note}"
     return Verdict(
         gate=GateName.CHECK,
         outcome=Outcome.PASS,
-        summary=summary,
-        case=case.name,
-        seed=run["seed"],
+        summary=f"Right on {done.where}: {facts['sentence']}{note}",
+        case=case,
+        seed=seed,
         numbers=_numbers(facts),
-        seconds=seconds,
+        seconds=done.seconds,
     )
 
 
@@ -211,15 +240,17 @@ def _numbers(facts: dict[str, Any]) -> dict[str, float]:
     return {new: float(facts[old]) for old, new in names.items()}
 
 
-def plan_runs(seeds: tuple[int, ...], hard: bool) -> list[dict[str, Any]]:
-    """The draws and machines one case is run on. ``hard`` adds two cores with race detection, zeros, large values."""
-    plain = [{"seed": s, "variant": str(Variant.DRAWN), "machine": PLAIN} for s in seeds]
-    if not hard:
-        return plain
+def plan(cases: list[Case], seeds: tuple[int, ...]) -> list[Batch]:
+    """What is run, in order: the first case on every seed, on zeros and on large values; the others on every seed; last
+    a middle case with races detected, on two cores, where its parallel steps come in another order."""
+    if not cases:
+        return []
+    drawn = [{"seed": s, "variant": str(Variant.DRAWN), "machine": PLAIN} for s in seeds]
     edges = [{"seed": seeds[0], "variant": str(v), "machine": PLAIN} for v in (Variant.ZEROS, Variant.LARGE)]
-    return [*plain, *edges, {"seed": seeds[0] + 1000, "variant": str(Variant.DRAWN), "machine": HARD}]
+    raced = [{"seed": seeds[0] + 1000, "variant": str(Variant.DRAWN), "machine": HARD}]
+    return [(cases[0], drawn + edges), *((c, drawn) for c in cases[1:]), (cases[min(1, len(cases) - 1)], raced)]
 
 
-def described(run: dict[str, Any]) -> str:
+def described(run: Run) -> str:
     variant = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
     return variant + (", two cores" if run["machine"]["cores"] > 1 else "")

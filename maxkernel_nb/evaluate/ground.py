@@ -47,8 +47,8 @@ class Ground:
 
     def program(self) -> dict[str, Any]:
         """What identifies the candidate to its worker."""
-        static = self.task.static
-        return {"source": self.candidate.source, "entry": self.candidate.entry, "static": static, "chip": self.task.chip}
+        task, candidate = self.task, self.candidate
+        return {"source": candidate.source, "entry": candidate.entry, "static": task.static, "chip": task.chip}
 
     def job(self, op: str, seconds: float, **args: Any) -> Job:
         return Job(WorkerKind.CANDIDATE, op, {**self.program(), **args}, (), seconds, key=self.candidate.id)
@@ -75,13 +75,17 @@ class Gate(Protocol):
 
 def refused(gate: GateName, refusal: JobRefused, started: float, case: str = "", seed: int | None = None) -> Verdict:
     found = Diagnostic(kind=refusal.kind, message=refusal.message, line=refusal.line, advice=refusal.advice)
-    case = case or str(refusal.extra.get("case", ""))
-    seconds = time.monotonic() - started
     return Verdict(
-        gate=gate, outcome=Outcome.FAIL, summary=refusal.message, case=case, seed=seed, diagnostics=(found,), seconds=seconds
+        gate=gate,
+        outcome=Outcome.FAIL,
+        summary=refusal.message,
+        case=case or str(refusal.extra.get("case", "")),
+        seed=seed,
+        diagnostics=(found,),
+        seconds=time.monotonic() - started,
     )
 
 
 def our_fault(gate: GateName, error: InfrastructureError, started: float) -> Verdict:
-    seconds = time.monotonic() - started
-    return Verdict(gate=gate, outcome=Outcome.INFRASTRUCTURE, summary=f"The judge failed, not the kernel: {error}", seconds=seconds)
+    summary = f"The judge failed, not the kernel: {error}"
+    return Verdict(gate=gate, outcome=Outcome.INFRASTRUCTURE, summary=summary, seconds=time.monotonic() - started)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 from maxkernel_nb.errors import InfrastructureError
@@ -120,11 +121,9 @@ class LocalEvaluator:
         self.executor.close()
 
 
-async def _ignored(work) -> None:
-    try:
+async def _ignored(work: Coroutine[Any, Any, Any]) -> None:
+    with contextlib.suppress(JobRefused, InfrastructureError):  # the compile gate will ask again, and report
         await work
-    except (JobRefused, InfrastructureError):
-        pass  # the compile gate will ask again, and report
 
 
 def _assessment(candidate: Candidate, verdicts: list[Verdict], gates: Sequence[GateName]) -> Assessment:

@@ -14,6 +14,7 @@ from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
 from maxkernel_nb.evaluate.interpret import Interpreter, Machine
+from maxkernel_nb.evaluate.semantics import shared_output
 from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
@@ -170,8 +171,11 @@ def _admit(captured: Captured, case: Case) -> None:
             raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
         if name == "pallas_call" and equation.params.get("interpret"):
             raise JobRefused("interpret-left-on", "A pallas_call has interpret=True left on; remove it.")
+        if name == "pallas_call" and (shared := shared_output(equation)):
+            raise JobRefused("parallel-axis", shared)
     if not any(e.primitive.name == "pallas_call" for e in found):
         raise JobRefused("no-kernel", f"There is no Pallas kernel in it for case {case.name}: it is plain JAX.")
     baked = capture.constant_bytes(captured.closed)
     if baked > CONSTANT_LIMIT:
-        raise JobRefused("constants", f"{baked} bytes of constants are baked in (limit {CONSTANT_LIMIT}); compute them.")
+        told = f"{baked} bytes of constants are baked in (limit {CONSTANT_LIMIT}); compute them in the function."
+        raise JobRefused("constants", told)

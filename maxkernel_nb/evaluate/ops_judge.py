@@ -109,7 +109,7 @@ def _answer(exported: bytes, case: Case, seed: int, variant: Variant, wide: bool
 
 
 def _function(exported: bytes, wide: bool) -> Function:
-    """The exported reference, compiled once. A wide one takes the same draws, cast to the dtypes it was exported with."""
+    """The exported reference, compiled once. It takes the same draws, cast to the dtypes it was exported with."""
     key = content_hash(exported)
     if key not in _functions:
         _functions[key] = _compile(exported, wide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -109,10 +110,8 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Kills the whole process group and removes the worker's folder. Safe to call twice, from any thread."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
 
     def dispose(self) -> None:

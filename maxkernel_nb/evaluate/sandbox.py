@@ -1,13 +1,13 @@
 """What a worker does to itself before it serves anything. Linux; elsewhere only what the platform offers.
 
 Threat model. A candidate is Python from a language model, possibly hostile, traced in a worker of its own. Fences, from
-the outside in: own session and process group (killed whole), a deadline, an environment without keys, an empty folder,
-limits on address space and file size, seccomp (no process, program or socket; root included), an audit hook (no file
-outside), the screen, fingerprints of what it could patch. A worker that looks changed is thrown away, and what it said
-with it. The oracle and the comparison live in another process that never sees its Python.
+the outside in: own session and process group (killed whole), a deadline, an environment without keys, an empty
+folder, limits on address space and file size, seccomp (no process, program or socket; root included), an audit hook
+(no file outside), the screen, fingerprints of what it could patch. A worker that looks changed is thrown away, and
+what it said with it. The oracle and the comparison live in another process that never sees its Python.
 
-Open: the outputs a check compares are made in the candidate's own worker (a jaxpr with a kernel cannot be sent as data),
-so native code that escaped every fence there could forge them; the compiler worker reads programs exported there. Files
+Open: the outputs a check compares are made in the candidate's own worker (a jaxpr with a kernel cannot be sent as
+data), so native code that escaped every fence there could forge them; the compiler worker reads programs exported there. Files
 the user can read can be read by native code (no mount namespace).
 """
 
@@ -33,7 +33,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def limit(kind: str, memory_bytes: int) -> None:
-    """Hard limits, after jax is loaded: address space on top of what is mapped now, file size, descriptors, no cores."""
+    """Hard limits, after jax is loaded: address space beyond what is mapped now, file size, descriptors, no cores."""
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES[kind])
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)

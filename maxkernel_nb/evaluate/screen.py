@@ -12,20 +12,27 @@ from collections.abc import Iterator, Sequence
 
 from maxkernel_nb.task import Diagnostic
 
-IMPORTS = frozenset(
-    "jax numpy functools math typing collections dataclasses itertools operator enum string __future__ ml_dtypes".split()
-)
-IMPORTS_REFUSED = ("jax._src", "jax.experimental.io_callback", "jax.experimental.host_callback", "jax.debug", "numpy.ctypeslib", "numpy.f2py", "numpy.distutils", "jax.ffi", "jax.extend.ffi", "jax.experimental.serialize_executable", "jax.experimental.compilation_cache", "jax.profiler", "jax.monitoring", "jax.dlpack", "jax.distributed", "jax.interpreters", "jax.lib", "jax.extend", "jax.config")  # fmt: skip
-NAMES_REFUSED = frozenset(
-    "open eval exec compile __import__ input breakpoint globals locals vars setattr delattr getattr memoryview exit quit "
-    "help __builtins__ __loader__ __spec__".split()
-)
-ATTRIBUTES_REFUSED = frozenset(
-    "ctypes os sys subprocess importlib builtins save savez savetxt loadtxt fromfile tofile memmap genfromtxt "
-    "pure_callback io_callback debug_callback host_callback ffi_call ffi config update_config _src gi_frame f_globals "
-    "f_locals f_back tb_frame cr_frame ag_frame func_globals modules compilation_cache dump dumps "
-    "set_printoptions clear_caches f2py ctypeslib testing".split()
-)
+IMPORTS = frozenset({
+    "jax", "numpy", "functools", "math", "typing", "collections", "dataclasses", "itertools", "operator", "enum",
+    "string", "__future__", "ml_dtypes",
+})  # fmt: skip
+IMPORTS_REFUSED = (
+    "jax._src", "jax.experimental.io_callback", "jax.experimental.host_callback", "jax.debug", "jax.ffi", "jax.extend",
+    "jax.experimental.serialize_executable", "jax.experimental.compilation_cache", "jax.profiler", "jax.monitoring",
+    "jax.dlpack", "jax.distributed", "jax.interpreters", "jax.lib", "jax.config", "numpy.ctypeslib", "numpy.f2py",
+    "numpy.distutils", "numpy.lib",
+)  # fmt: skip
+NAMES_REFUSED = frozenset({
+    "open", "eval", "exec", "compile", "__import__", "input", "breakpoint", "globals", "locals", "vars", "setattr",
+    "delattr", "getattr", "memoryview", "exit", "quit", "help", "__builtins__", "__loader__", "__spec__",
+})  # fmt: skip
+ATTRIBUTES_REFUSED = frozenset({
+    "ctypes", "os", "sys", "subprocess", "importlib", "builtins", "save", "savez", "savez_compressed", "savetxt",
+    "loadtxt", "fromfile", "tofile", "memmap", "genfromtxt", "dump", "dumps", "set_printoptions", "testing", "f2py",
+    "ctypeslib", "pure_callback", "io_callback", "debug_callback", "host_callback", "ffi_call", "ffi", "config",
+    "update_config", "_src", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_globals", "f_locals", "f_back",
+    "f_builtins", "func_globals", "modules", "compilation_cache", "clear_caches", "attrgetter", "methodcaller",
+})  # fmt: skip
 DUNDERS_ALLOWED = frozenset(["__name__", "__doc__", "__all__", "__version__"])
 STATE_KEEPERS = ("lru_cache", "cache", "cached_property")
 
@@ -55,7 +62,8 @@ def _refusals(node: ast.AST) -> Iterator[tuple[str, str]]:
             full = [f"{module or ''}.{n.name}" for n in names]
             if level or not module or not all(map(_importable, full)):
                 yield "import", _not_allowed(module or "a relative module")
-            yield from (("name", _no_place(n.name)) for n in names if _attribute_refused(n.name))
+            refused = [n.name for n in names if _attribute_refused(n.name) or (n.name == "load" and "numpy" in full[0])]
+            yield from (("name", _no_place(name)) for name in refused)
         case ast.Name(id=name) if name in NAMES_REFUSED or _dunder(name):
             yield "name", _no_place(name)
         case ast.Attribute(attr=name) if _attribute_refused(name):
@@ -66,7 +74,7 @@ def _refusals(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield "state", f"{name} keeps results from one call to the next; a kernel must compute them."
         case ast.Attribute(ctx=ast.Store() | ast.Del(), attr=name):
             yield "state", f"Assigning to the attribute {name} changes something outside the kernel; do not."
-        case ast.keyword(arg="interpret", value=value) if not _is_false(value):
+        case ast.keyword(arg="interpret", value=ast.Constant(value=True)):  # a variable shows in the traced program
             yield "interpret-left-on", "interpret is set: the kernel would never reach the TPU; remove it."
         case ast.Global(names=names):
             yield "state", f"global {names[0]} keeps state between calls; a kernel must not."
@@ -83,10 +91,6 @@ def _attribute_refused(name: str) -> bool:
 
 def _dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__") and name not in DUNDERS_ALLOWED
-
-
-def _is_false(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value in (False, None)
 
 
 def _not_allowed(module: str) -> str:
@@ -108,12 +112,11 @@ def _entry(tree: ast.Module, entry: str, params: Sequence[str], static: Sequence
     function = functions[entry]
     arguments = function.args
     named = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-    keywords = [a.arg for a in arguments.kwonlyargs]
-    wanted = list(params)
-    extra = [n for n in named[len(wanted) :] if n not in static]
-    missing = [s for s in static if s not in named + keywords and arguments.kwarg is None]
-    required = len(named) - len(arguments.defaults)
-    if arguments.vararg is None and named[: len(wanted)] != wanted or missing or any(n in named[:required] for n in extra):
-        told = f"{entry}({', '.join(named + keywords)}) must take the reference's parameters ({', '.join([*params, *static])})."
+    known = [*named, *(a.arg for a in arguments.kwonlyargs)]
+    without_default = named[: len(named) - len(arguments.defaults)]
+    wrong_order = arguments.vararg is None and named[: len(params)] != list(params)
+    missing = arguments.kwarg is None and any(s not in known for s in static)
+    if wrong_order or missing or any(n not in (*params, *static) for n in without_default):
+        told = f"{entry}({', '.join(known)}) must take the reference's parameters ({', '.join([*params, *static])})."
         return Diagnostic(kind="entry", line=function.lineno, message=told)
     return None

@@ -68,7 +68,7 @@ def forbid() -> bool:
 
 
 def program(architecture: int, calls: dict) -> bytes:
-    """The BPF code: wrong architecture kills; the denied calls give EPERM; clone only makes threads; clone3 is unknown."""
+    """The BPF code: another architecture kills, denied calls give EPERM, clone only makes threads, no clone3."""
     no, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     steps = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
     steps += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, no)]
@@ -83,6 +83,8 @@ def program(architecture: int, calls: dict) -> bytes:
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 
 
-def _only_if(number: int, argument: int, test: tuple[int, int, int, int], otherwise: int) -> list[tuple[int, int, int, int]]:
+def _only_if(
+    number: int, argument: int, test: tuple[int, int, int, int], otherwise: int
+) -> list[tuple[int, int, int, int]]:
     allowed, refused = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, otherwise)
     return [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, argument), test, allowed, refused]

@@ -1,0 +1,51 @@
+"""What a kernel's grid promises, checked on its jaxpr: steps along a parallel axis must not share an output block.
+
+The interpreter finds such a kernel only in some orders of the steps; a TPU with two cores, or another compiler, always
+may. Milliseconds, no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_WHOLE = ("any", "hbm", "semaphore")  # not cut into blocks: the kernel copies parts of it itself
+
+
+def shared_output(equation: Any) -> str:
+    """One sentence when an output block of this ``pallas_call`` is revisited along a parallel axis, else empty."""
+    mapping = equation.params["grid_mapping"]
+    parallel = [axis for axis, kind in enumerate(_semantics(equation)) if "parallel" in str(kind).lower()]
+    steps = [a for a in parallel if a < len(mapping.grid) and mapping.grid[a] != 1]
+    outputs = mapping.block_mappings[len(mapping.block_mappings) - mapping.num_outputs :]
+    for number, output in enumerate(outputs):
+        if any(word in str(_space(output)).lower() for word in _WHOLE):
+            continue
+        used = _arguments_used(output.index_map_jaxpr.jaxpr)
+        for axis in steps:
+            if axis not in used:
+                return (
+                    f"Output block {number} is the same for every step of grid axis {axis}, which is marked parallel: "
+                    "steps overwrite each other's result; mark the axis arbitrary."
+                )
+    return ""
+
+
+def _semantics(equation: Any) -> tuple[Any, ...]:
+    parameters = equation.params["compiler_params"]
+    if isinstance(parameters, Mapping):  # jax 0.7.2 keeps one set for each backend
+        parameters = parameters.get("mosaic_tpu")
+    return tuple(getattr(parameters, "dimension_semantics", None) or ())
+
+
+def _space(block: Any) -> Any:
+    return getattr(getattr(block, "transformed_block_aval", None), "memory_space", None)
+
+
+def _arguments_used(jaxpr: Any) -> set[int]:
+    """Numbers of the arguments that any result depends on (through any equation)."""
+    wanted = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    for equation in reversed(jaxpr.eqns):
+        if any(v in wanted for v in equation.outvars):
+            wanted |= {v for v in equation.invars if not hasattr(v, "val")}
+    return {number for number, v in enumerate(jaxpr.invars) if v in wanted}

@@ -1,0 +1,148 @@
+"""Kernels judged end to end: honest ones pass, each wrong one is refused by the gate meant for it, in a sentence."""
+
+import pytest
+
+from maxkernel_nb.task import ArgSpec, Candidate, GateName, Outcome, Tolerance
+
+ALL = tuple(g for g in GateName if g is not GateName.CHIP)
+
+
+def check_verdicts(assessment):
+    return [v for v in assessment.verdicts if v.gate is GateName.CHECK]
+
+
+def test_an_honest_matmul_passes_every_case_seed_and_variant(bench):
+    assessment = bench.judge(bench.gemm, bench.kernels.GEMM)
+    assert not assessment.failed and assessment.correct
+    checks = check_verdicts(assessment)
+    seen = {(v.case, v.seed) for v in checks}
+    assert {(c.name, s) for c in bench.gemm.check_cases for s in bench.gemm.seeds} <= seen
+    assert any("two cores" in v.summary for v in checks) and any("zeros" in v.summary for v in checks)
+    assert all(0 <= v.numbers["worst_error_ratio"] <= 1 for v in checks)
+
+
+def test_honest_attention_passes_and_its_refused_ragged_case_is_declined(bench):
+    assessment = bench.judge(bench.attention, bench.kernels.ATTENTION)
+    assert not assessment.failed and assessment.correct
+    (declined,) = [v for v in assessment.verdicts if v.outcome is Outcome.DECLINED]
+    assert declined.case == "ragged" and "not a multiple of 128" in declined.summary
+
+
+WRONG_VALUES = {
+    "bias dropped": ("acc_ref[...] + b_ref[...].astype(jnp.float32)", "acc_ref[...]"),
+    "activation dropped": ("jnp.maximum(y, 0.0)", "y"),
+    "zeros": ("jnp.maximum(y, 0.0)", "jnp.zeros_like(y)"),
+    "first tile of k only": ("acc_ref[...] +=", "acc_ref[...] ="),
+    "accumulator never initialised": ("pl.program_id(2) == 0", "pl.program_id(2) == 99"),
+    "never written": ("pl.num_programs(2) - 1", "pl.num_programs(2)"),
+    "wrong block of w": ("lambda i, j, k: (k, j)", "lambda i, j, k: (k, 0 * j)"),
+    "rounded on the way": ("acc_ref[...] +=", "acc_ref[...] = 1.03 * acc_ref[...] +"),
+    "block past the end": ("lambda i, j, k: (0, j)", "lambda i, j, k: (0, j + 1)"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG_VALUES)
+def test_a_wrong_matmul_fails_the_check(bench, fault):
+    source = bench.kernels.GEMM.replace(*WRONG_VALUES[fault])
+    assert source != bench.kernels.GEMM
+    last = bench.judge(bench.gemm, source).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL)
+    assert "\n" not in last.summary and last.case and last.seed is not None
+
+
+@pytest.mark.parametrize("old, new", [("rows >= columns", "rows > columns"), ("* scale + jnp.sum", "+ jnp.sum")])
+def test_wrong_attention_fails_the_check(bench, old, new):
+    last = bench.judge(bench.attention, bench.kernels.ATTENTION.replace(old, new)).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL)
+
+
+WRONG_PROGRAMS = {
+    "contract": ("return out[:m, :n]", "return out[:m, :n].astype(jnp.float32)", "bfloat16"),
+    "contract ": ("return out[:m, :n]", "return (out[:m, :n],)", "returns"),
+    "trace": ("m, n = x.shape[0], w.shape[1]", "m, n = x.shape[0], w.shape[7]", "IndexError"),
+    "import": ("BM, BN, BK = 128, 128, 128", "BM, BN, BK = 128, 1 // 0, 128", "ZeroDivisionError"),
+    "no-kernel": ("    x, w, b = _pad", "    return jnp.maximum(x @ w + b, 0)\n    x, w, b = _pad", "plain JAX"),
+    "parallel-axis": ('"parallel", "arbitrary")', '"parallel", "parallel")', "arbitrary"),
+    "interpret-left-on": ("grid=(x.shape", "interpret=ON, grid=(x.shape", "interpret"),
+    "constants": (
+        "    m, n =",
+        "    x = x + jnp.asarray(TABLE, x.dtype)[: x.shape[0], : x.shape[1]]\n    m, n =",
+        "constants",
+    ),
+    "callback": ("    m, n =", "    jax.debug.print('x')\n    m, n =", "host"),
+    "vmem-exceeded": ("BM, BN, BK = 128, 128, 128", "BM, BN, BK = 4096, 4096, 4096", "MiB"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_PROGRAMS)
+def test_a_program_that_breaks_the_contract_fails_the_trace(bench, kind):
+    old, new, word = WRONG_PROGRAMS[kind]
+    header = "import numpy as np\nTABLE = np.random.default_rng(0).normal(size=(512, 1024))\nON = True\n"
+    source = header + bench.kernels.GEMM.replace(old, new)
+    last = bench.judge(bench.gemm, source).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.TRACE, Outcome.FAIL)
+    assert last.diagnostics[0].kind == kind.strip() and word in last.summary
+
+
+def test_an_error_while_tracing_names_the_candidates_own_line(bench):
+    source = bench.kernels.GEMM.replace("m, n = x.shape[0], w.shape[1]", "m, n = x.shape[0], nowhere")
+    (found,) = bench.judge(bench.gemm, source).verdicts[-1].diagnostics
+    assert source.splitlines()[found.line - 1].strip().startswith("m, n =")
+
+
+def test_the_screen_stops_the_ladder_before_anything_runs(bench):
+    assessment = bench.judge(bench.gemm, "import os\n" + bench.kernels.GEMM)
+    assert [(v.gate, v.outcome) for v in assessment.verdicts] == [(GateName.SCREEN, Outcome.FAIL)]
+    assert not assessment.complete
+
+
+def test_a_loosened_tolerance_passes_more_and_says_so(bench):
+    task = bench.gemm.model_copy(update={"tolerance": Tolerance(atol=1e6)})
+    source = bench.kernels.GEMM.replace(*WRONG_VALUES["bias dropped"])
+    assessment = bench.judge(task, source)
+    assert assessment.correct
+    assert all("loosened" in v.summary for v in check_verdicts(assessment))
+
+
+def test_cheap_wrong_answers_that_would_pass_are_named(bench):
+    assert bench.run(bench.evaluator.admit(bench.gemm)) == ()
+    draws = {a.name: a for a in bench.gemm.check_cases[0].args}
+    faint = draws["b"].model_copy(update={"draw": draws["b"].draw.model_copy(update={"std": 1e-4})})
+    args = tuple(faint if a.name == "b" else a for a in bench.gemm.check_cases[0].args)
+    first = bench.gemm.check_cases[0].model_copy(update={"args": args})
+    cases = tuple(first if c.name == first.name else c for c in bench.gemm.cases)
+    weak = bench.run(bench.evaluator.admit(bench.gemm.model_copy(update={"cases": cases})))
+    assert weak == ("b ignored",)
+    assert isinstance(faint, ArgSpec)
+
+
+@pytest.mark.tpu_compiler
+def test_the_whole_ladder_models_a_time_and_remembers_it(bench):
+    assessment = bench.judge(bench.double, bench.kernels.COPY, ALL)
+    assert assessment.correct and assessment.complete and assessment.modelled_ms > 0
+    baseline = bench.run(bench.evaluator.baseline(bench.double))
+    assert baseline.modelled_ms > 0 and not baseline.has_pallas
+    again = bench.judge(bench.double, bench.kernels.COPY, (GateName.TRACE, GateName.COMPILE, GateName.MODEL))
+    assert again.modelled_ms == assessment.modelled_ms
+    assert next(v for v in again.verdicts if v.gate is GateName.COMPILE).seconds < 0.5, "compiled again"
+
+
+@pytest.mark.tpu_compiler
+def test_what_the_compiler_refuses_fails_the_compile_gate(bench):
+    source = bench.kernels.COPY.replace("x_ref[...] * 2.0", "jax.numpy.sort(x_ref[...] * 2.0, axis=0)")
+    last = bench.judge(bench.double, source, (GateName.TRACE, GateName.COMPILE)).verdicts[-1]
+    assert last.outcome is Outcome.FAIL and last.diagnostics[0].message
+
+
+def test_without_a_compiler_its_gates_are_declined(bench, monkeypatch):
+    monkeypatch.setattr("maxkernel_nb.tpu.availability.compiler_available", lambda: (False, "no libtpu here"))
+    assessment = bench.judge(bench.double, bench.kernels.COPY, (GateName.TRACE, GateName.COMPILE, GateName.MODEL))
+    assert [v.outcome for v in assessment.verdicts] == [Outcome.PASS, Outcome.DECLINED, Outcome.DECLINED]
+    assert assessment.modelled_ms is None and bench.run(bench.evaluator.baseline(bench.double)) is None
+
+
+def test_verdicts_are_reported_as_they_come(bench):
+    told = []
+    candidate = Candidate(source=bench.kernels.COPY, entry="kernel", author="test")
+    judged = bench.run(bench.evaluator.judge(bench.double, candidate, (GateName.SCREEN, GateName.TRACE), told.append))
+    assert tuple(told) == judged.assessment.verdicts and len(told) == 2
