@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from maxkernel_nb import document_model as m
 from maxkernel_nb.budget import Budget, parse_budget
@@ -281,7 +282,7 @@ def _flags(state: RunState) -> tuple[m.Flag, ...]:
 
 
 def _steps(state: RunState) -> tuple[m.StepRow, ...]:
-    unfinished = "ended" if state.ended else "running"
+    unfinished: Literal["ended", "running"] = "ended" if state.ended else "running"
     return tuple(
         m.StepRow(
             title=s.title, role=s.role, state="done" if s.done else unfinished, summary=s.summary, seconds=s.seconds

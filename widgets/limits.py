@@ -23,7 +23,14 @@ class Caps:
     text: int
 
 
-_LEVELS = (Caps(500, 3000, 20_000), Caps(200, 1200, 4000), Caps(80, 400, 1000), Caps(25, 100, 200), Caps(5, 10, 80))
+_LEVELS = (
+    Caps(500, 3000, 20_000),
+    Caps(350, 2000, 10_000),
+    Caps(200, 1200, 4000),
+    Caps(80, 400, 1000),
+    Caps(25, 100, 200),
+    Caps(5, 10, 80),
+)
 
 
 def fit(doc: Document, limit: int = MESSAGE_BYTES) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.events import AnyEvent, RunOutcome, Spend, Status
@@ -80,8 +81,8 @@ def _case(name: str, role: CaseRole, *shape: int) -> Case:
     return Case(name=name, role=role, args=tuple(a.model_copy(update={"shape": shape}) for a in _ARGS))
 
 
-def task(**changes: object) -> KernelTask:
-    known = {
+def task(**changes: Any) -> KernelTask:
+    known: dict[str, Any] = {
         "name": "causal_attention",
         "source": REFERENCE,
         "entry": "causal_attention",
@@ -177,8 +178,8 @@ PLAN = Plan(
 )
 
 
-def candidate(n: int = 0, **changes: object) -> Candidate:
-    known = {
+def candidate(n: int = 0, **changes: Any) -> Candidate:
+    known: dict[str, Any] = {
         "source": KERNEL.replace("1024", str(1024 >> n)),
         "entry": "causal_attention",
         "author": "recipes",
@@ -252,7 +253,7 @@ def failing(gate: GateName = GateName.CHECK) -> Verdict:
     )
 
 
-def started(**changes: object) -> list[AnyEvent]:
+def started(**changes: Any) -> list[AnyEvent]:
     return [
         ev.RunCreated(
             run_id="auto-7f3a",

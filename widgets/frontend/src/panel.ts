@@ -111,7 +111,8 @@ class Panel {
     this.show("side", [this.doc.steps, this.doc.saying], () => [
       h("h3", {}, "Steps"), section.steps(this.doc.steps), section.saying(this.doc.saying),
     ]);
-    if (side && following) side.scrollTop = side.scrollHeight;
+    // The newest step stays in sight; before the first layout there is nothing to scroll yet.
+    if (side && following) requestAnimationFrame(() => { side.scrollTop = side.scrollHeight; });
   }
 
   // -- top ---------------------------------------------------------------------------------------------------------

@@ -60,10 +60,15 @@ function units(sides: SideView[]): Child {
   ];
 }
 
+function decades([low, high]: number[]): number[] {
+  const powers = Array.from({ length: 13 }, (_, n) => 10 ** (n - 3));
+  return powers.filter((p) => p >= (low ?? 0) && p <= (high ?? 0));
+}
+
 function roofline(roof: RoofView, sides: SideView[]): Child {
   const shown = sides.filter((s) => s.intensity > 0 && s.tflops > 0);
   const ridge = (roof.peak_tflops * 1e3) / roof.hbm_gbps;
-  const [wide, high, left, bottom] = [460, 210, 46, 34];
+  const [wide, high, left, bottom] = [460, 220, 58, 40];
   const xs = [Math.min(ridge / 30, ...shown.map((s) => s.intensity / 3)), Math.max(ridge * 10, ...shown.map((s) => s.intensity * 3))];
   const ys = [Math.min(roof.peak_tflops / 100, ...shown.map((s) => s.tflops / 3)), roof.peak_tflops * 2];
   const place = (v: number, [lo, hi]: number[], from: number, to: number): number =>
@@ -81,9 +86,13 @@ function roofline(roof: RoofView, sides: SideView[]): Child {
         n === 0 && sides.length > 1
           ? svg("circle", { class: "mkn-dot-ref", cx: x(s.intensity), cy: y(s.tflops), r: 6 })
           : svg("rect", { class: "mkn-dot-best", x: x(s.intensity) - 6, y: y(s.tflops) - 6, width: 12, height: 12 }),
-        svg("text", { x: x(s.intensity) + 10, y: y(s.tflops) + 4 }, `${s.tflops.toPrecision(3)} TFLOP/s`))),
+        n === 0 && sides.length > 1
+          ? svg("text", { x: x(s.intensity) - 10, y: y(s.tflops) + 4, "text-anchor": "end" }, `${s.tflops.toPrecision(3)} TFLOP/s`)
+          : svg("text", { x: x(s.intensity) + 10, y: y(s.tflops) + 4 }, `${s.tflops.toPrecision(3)} TFLOP/s`))),
+      decades(xs).map((v) => svg("text", { class: "mkn-tick", x: x(v), y: high - bottom + 14, "text-anchor": "middle" }, v)),
+      decades(ys).map((v) => svg("text", { class: "mkn-tick", x: left - 5, y: y(v) + 4, "text-anchor": "end" }, v)),
       svg("text", { x: x(ridge), y: y(roof.peak_tflops) - 6, "text-anchor": "middle" }, `${roof.peak_tflops} TFLOP/s`),
-      svg("text", { x: (wide + left) / 2, y: high - 8, "text-anchor": "middle" }, "flop per HBM byte"),
-      svg("text", { transform: `translate(14 ${(high - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, "TFLOP/s, modelled")),
+      svg("text", { x: (wide + left) / 2, y: high - 4, "text-anchor": "middle" }, "flop per HBM byte"),
+      svg("text", { transform: `translate(12 ${(high - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, "TFLOP/s, modelled")),
     h("figcaption", { class: "mkn-quiet" }, said.join("; ")));
 }
