@@ -21,6 +21,10 @@ class Budget(Value):
     calls: int | None = None
     chip_seconds: float | None = 600.0
 
+    def check_work(self, spend: Spend) -> None:
+        """As ``check``, for work that asks no model: what was paid for is still judged when the money is gone."""
+        self.model_copy(update={"dollars": None, "tokens": None, "calls": None}).check(spend)
+
     def check(self, spend: Spend) -> None:
         """Raises ``BudgetExceeded`` naming the first cap that is used up."""
         used = {

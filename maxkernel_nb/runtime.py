@@ -98,9 +98,9 @@ class Runtime:
         return _recorded(answer, result)
 
     async def checkpoint(self) -> None:
-        """Before every step and spend: holds while paused, raises when a cap is reached."""
+        """Before every step: holds while paused, raises when a cap on work is reached (money is checked per call)."""
         await self._go.wait()
-        self.settings.budget.check(self.run.state.spend)
+        self.settings.budget.check_work(self.run.state.spend)
 
     def spent(self, amount: Spend, what: str = "") -> None:
         self.run.emit(ev.Spent(amount=amount, what=what))

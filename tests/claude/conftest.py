@@ -1,14 +1,12 @@
 import contextlib
 
 import pytest
-from claude_server import ClaudeServer
+from claude_server import PLANTED, ClaudeServer
 from engine_bench import Bench
 
 from maxkernel_nb.authors.claude.author import ClaudeAuthor
 from maxkernel_nb.authors.claude.keys import Key
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
-
-PLANTED = "sk-ant-api03-planted-KEY_do-not-leak-0123456789"
 
 
 @pytest.fixture(autouse=True)

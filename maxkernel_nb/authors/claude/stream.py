@@ -45,9 +45,12 @@ class Accumulator:
         self._billed_output = False
 
     def take(self, event: Any) -> str:
-        """Gives the words to show, if the event brought any."""
-        handler = getattr(self, "_" + event.type, None)
-        return (handler(event) if handler is not None else None) or ""
+        """Gives the words to show, if the event brought any. Raises ``ValueError`` for an event of another form."""
+        handler = getattr(self, f"_{event.type}", None)
+        try:
+            return (handler(event) if handler is not None else None) or ""
+        except (AttributeError, TypeError, KeyError) as error:
+            raise ValueError(f"a malformed {event.type} event ({error})") from None
 
     def _message_start(self, event: Any) -> None:
         self.started = True

@@ -161,6 +161,7 @@ class Conversation:
 
     async def _call(self, messages: list[dict[str, Any]]) -> Reply:
         """What is used and what is journaled are the same bytes: secrets are taken out at once."""
+        self._check_caps()
         reply = await self.client.call(self._request(messages), self)
         return reply.model_copy(update={"content": tuple(self.redact.data(list(reply.content)))})  # type: ignore[arg-type]
 
@@ -211,10 +212,12 @@ class Conversation:
     # -- what the client tells ---------------------------------------------------------------------------------------
 
     def before(self, request: Request) -> None:
-        budget, spend = self.desk.budget, self.desk.state.spend
-        elapsed = time.monotonic() - self._began
-        budget.check(spend.model_copy(update={"wall_seconds": spend.wall_seconds + elapsed}))
+        self._check_caps()
         self._fitted(request)
+
+    def _check_caps(self) -> None:
+        spend, elapsed = self.desk.state.spend, time.monotonic() - self._began
+        self.desk.budget.check(spend.model_copy(update={"wall_seconds": spend.wall_seconds + elapsed}))
 
     def said(self, words: str) -> None:
         self._tail = (self._tail + words)[-_SAY_CHARS:]
