@@ -11,6 +11,7 @@ from typing import Any, Literal
 from maxkernel_nb import events as ev
 from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder
 from maxkernel_nb.authors.base import Author, TaskView
+from maxkernel_nb.authors.choose import AUTHORS, choose_author
 from maxkernel_nb.budget import Budget, parse_budget
 from maxkernel_nb.engine import get_engine
 from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
@@ -45,11 +46,12 @@ def start(
     name: str | None = None, chip: str | None = None, policy: Policy = "ask",
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
     cases: Sequence[str] = (), bind: Binder | None = None, project: str | Path | None = None,
-    author: Author | None = None, tuning_points: int | None = None,
+    author: Author | str | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None,
 ) -> Run:
     """Builds the task on this thread and starts a run on the engine's; returns at once.
 
+    ``author``: one of ``recipes``, ``claude``, ``both``, or an author; by default both when there is a key for Claude.
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
     ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
     be recorded.
@@ -65,8 +67,10 @@ def start(
         fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
     )
-    author = author or default_author()
+    author, note = _author(author)
     run = _create(place, built.task, mode, author, settings)
+    if note:
+        run.emit(ev.Noted(text=note))
     binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
     _launch(run, TaskView(task=built.task, trace=built.trace), author, binder, settings, drive, on_created)
     return run
@@ -107,7 +111,7 @@ def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], 
 
 def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
            project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
-           author: Author | None = None, on_created: Callable[[Run], None] | None = None) -> Run:
+           author: Author | str | None = None, on_created: Callable[[Run], None] | None = None) -> Run:
     """Continues a run from its journal without repeating finished steps.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
@@ -125,10 +129,11 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     task = _task_of(state)
     fn = fn or (namespace or {}).get(task.entry)
     settings = _restored(state, policy, budget)
+    chosen, _ = _author(author or (state.author if state.author in AUTHORS else None))
     run = Run(place, Journal(_folder(place, run_id)), events)
     binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
     run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
-    _launch(run, TaskView(task=task, trace=_retrace(task, fn)), author or default_author(), binder, settings,
+    _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings,
             find_mode(state.mode), on_created)
     return run
 
@@ -155,12 +160,18 @@ def default_chip() -> str:
 
 
 def default_author() -> Author:
-    from maxkernel_nb.authors.recipe_author import RecipeAuthor
-
-    return RecipeAuthor()
+    """Recipes and Claude together where there is a key for Claude, else recipes."""
+    return _author(None)[0]
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
+
+
+def _author(given: Author | str | None) -> tuple[Author, str]:
+    """An author, or the one of that name (``recipes``, ``claude``, ``both``), with a sentence for the person."""
+    if given is not None and not isinstance(given, str):
+        return given, ""
+    return choose_author(given)
 
 
 def _settings(policy: str, budget: Budget | str | None, tuning_points: int | None) -> RunSettings:
