@@ -104,7 +104,7 @@ RULES: tuple[tuple[FailureKind, str, str], ...] = (
         FailureKind.DTYPE,
         r"E2001|Bad (lhs|rhs) type|Expected matmul acc|Invalid vector type|Only vector<|Please cast your input"
         r"|X64|Unsupported (element|input|target) type|Unsupported data ?type|Unsupported cast|f64|dtype mismatch"
-        r"|Invalid dtype|unsupported dtype",
+        r"|Invalid dtype|unsupported dtype|failed to legalize operation 'arith[\s\S]*xi(8|16)>",
         "Compute in float32 (or int32), feed the MXU bfloat16, and cast on load and store.",
     ),
     (
@@ -159,7 +159,7 @@ NOISE: tuple[tuple[str, str], ...] = (
     (r"<<UNKNOWN SSA VALUE>>", "?"),
     (r"(?<![\w.])%[\w.#]+(?:, %[\w.#]+)*", "_"),
     (r"\s*\bloc\([^\n]*", ""),
-    (r"Please (file|report) [^\n]*?issues/new(/choose)?\.?", ""),
+    (r"Please (file|report) [^\n]*?issues/new\S*", ""),
     (r"It should not be possible to run out[^\n]*", ""),
     (r"(?m)^\s*=+\s*$|^See (details at )?https?://\S+( for more details\.?)?$", ""),
     (r"\.\.\. additional diagnostics were skipped\.", ""),

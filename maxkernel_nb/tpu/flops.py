@@ -243,11 +243,11 @@ def _scalar(op: Any, name: str, env: dict[int, Any]) -> Any:
         return {"true": 1, "false": 0}.get(found.group(1)) if found and found.group(1) in ("true", "false") else (
             int(found.group(1)) if found else None
         )  # fmt: skip
-    values = [env.get(_key(v)) for v in op.operands]
+    values: list[Any] = [env.get(_key(v)) for v in op.operands]
     if not values or any(v is None for v in values):
         return None
     if name == "cmpi":
-        return PREDICATES[int(re.search(r"\d+", str(op.attributes["predicate"])).group(0))](*values)
+        return PREDICATES[int(str(op.attributes["predicate"]).split(":")[0])](*values)
     if name in ARITHMETIC:
         return ARITHMETIC[name](*values)
     if name in ("extui", "extsi", "index_cast", "trunci", "assume_multiple"):

@@ -152,8 +152,8 @@ class Module:
     def hbm_traffic(self, i: Instruction) -> tuple[float, float]:
         """(bytes read, bytes written) in HBM by one execution, from shapes: slices and updates count their own size."""
         reads = [s for name in i.operands for s in self._operand(name)]
-        written = sum(s.bytes for s in i.shapes if s.in_hbm)
-        read = sum(s.bytes for s in reads if s.in_hbm)
+        written: float = sum(s.bytes for s in i.shapes if s.in_hbm)
+        read: float = sum(s.bytes for s in reads if s.in_hbm)
         if i.opcode in ("dynamic-slice", "slice", "gather"):
             read = sum(s.bytes for s in i.shapes) if any(s.in_hbm for s in reads[:1]) else 0
         if i.opcode == "dynamic-update-slice":
@@ -209,11 +209,11 @@ def parse_shapes(text: str) -> tuple[Shape, ...]:
 
 def parse_module(text: str) -> Module:
     """Reads ``compiled.as_text()``. Lines it does not understand are skipped."""
-    module, current = Module(), None
+    module, current = Module(), ""
     for line in text.splitlines():
         head = COMPUTATION.match(line)
         if head and not line.startswith("HloModule"):
-            current = head.group(2)
+            current = str(head.group(2))
             module.computations[current] = []
             if head.group(1):
                 module.entry = current

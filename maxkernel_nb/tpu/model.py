@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from maxkernel_nb.tpu import aot
 from maxkernel_nb.tpu.availability import libtpu_version
@@ -22,6 +23,7 @@ from maxkernel_nb.tpu.hlo import Instruction, Module, parse_module
 from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
 
+Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
 HBM_EFFICIENCY = 0.87  # share of peak HBM bandwidth that large streams reach; see calibration in error_source
 UNIT_LIMITS = {"mxu": "mxu", "xlu": "xlu", "valu": "valu", "eup": "eup", "vload": "load/store", "vstore": "load/store",
                "vpop": "xlu", "salu": "scalar"}  # fmt: skip
@@ -112,10 +114,10 @@ def _costs(i: Instruction, module: Module) -> bool:
     return i.target != "AllocateBuffer" and (i.estimated_cycles > 0 or sum(module.hbm_traffic(i)) > 4096)
 
 
-def _kind(i: Instruction, own_kernels: bool) -> str:
+def _kind(i: Instruction, own_kernels: bool) -> Kind:
     if i.opcode == "custom-call":
         return "pallas" if i.target == "tpu_custom_call" and own_kernels else "custom-call"
-    return i.opcode if i.opcode in ("fusion", "copy") else "other"
+    return "fusion" if i.opcode == "fusion" else "copy" if i.opcode == "copy" else "other"
 
 
 def _from_schedule(
@@ -165,7 +167,7 @@ def _spill_note(spare: dict[str, float]) -> str:
     return "spilling registers in its loop" if spare["spill"] > 0.2 else ""
 
 
-def _from_hlo(i: Instruction, module: Module, times: float, facts: Chip, kind: str) -> OpProfile:
+def _from_hlo(i: Instruction, module: Module, times: float, facts: Chip, kind: Kind) -> OpProfile:
     read, written = module.hbm_traffic(i)
     compute, memory = _ms(i.estimated_cycles, facts), _hbm_ms(read + written, facts)
     return OpProfile(

@@ -52,6 +52,14 @@ def test_too_much_vmem_is_one_sentence_with_figures(v6e):
     assert "at least 44 MiB" in advice
 
 
+@pytest.mark.tpu_compiler
+def test_compiler_errors_point_at_the_kernels_own_line(v6e, programs):
+    with open(programs.__file__) as file:
+        lines = file.read().splitlines()
+    assert "pl.ds(pl.program_id(0) * 3, 1024)" in lines[v6e["unaligned"]["failure"][3] - 1]
+    assert "x_ref[...] * 2" in lines[v6e["int8"]["failure"][3] - 1]
+
+
 def test_failures_cross_process_borders():
     failure = CompileFailure(FailureKind.VMEM_EXCEEDED, "m", "a", 3, 10, 5)
     back = pickle.loads(pickle.dumps(failure))

@@ -54,6 +54,14 @@ def test_advice_offers_the_limit_only_while_the_chip_has_room(programs):
     assert "vmem_limit_bytes" not in vmem_refusal(e, chip("v4")).advice
 
 
+def test_an_older_compiler_is_asked_before_double_buffering_is_blamed(programs, monkeypatch):
+    e = estimate(programs, "too_big")
+    assert (e.bytes, e.least_bytes) == (40 * MIB, 20 * MIB)
+    monkeypatch.setattr("maxkernel_nb.tpu.vmem.libtpu_version", lambda: "0.0.23")
+    assert vmem_refusal(e, chip("v6e")) is None
+    assert vmem_refusal(estimate(programs, "far_too_big"), chip("v6e"))
+
+
 @pytest.mark.tpu_compiler
 @pytest.mark.parametrize("name", ["too_big", "raised_limit"])
 def test_the_compiler_counts_the_same(programs, v6e, name):
