@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maxkernel_nb.cases import derive_cases
-from maxkernel_nb.errors import UsageError
+from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.inputs import resolve_inputs
 from maxkernel_nb.reference import capture, store_references
 from maxkernel_nb.store import ObjectStore
@@ -69,6 +69,14 @@ def build_task(
     )
     by_name = {c.name: c.args for c in all_cases}
     return BuiltTask(task, lambda case: tracer(by_name[case]).closed, _notes(tracer, task, found.notes), found.origin)
+
+
+def trace_case(fn: Callable[..., Any], task: KernelTask, case: str) -> Any:
+    """The closed jaxpr of ``fn`` for one case of a task built earlier (a resumed run). Raises ``TaskError``."""
+    args = next((c.args for c in task.cases if c.name == case), None)
+    if args is None:
+        raise TaskError(f"Task {task.name!r} has no case {case!r}; it has {', '.join(c.name for c in task.cases)}.")
+    return Tracer(fn, task.params, task.static)(args).closed
 
 
 def source_of(fn: Callable[..., Any], source: str | None = None) -> str:

@@ -14,9 +14,9 @@ def enable_x64(on: bool = True) -> contextlib.AbstractContextManager[None]:
 
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(on)
-    from jax.experimental import enable_x64 as older
+    import jax.experimental
 
-    return older(on)
+    return getattr(jax.experimental, "enable_x64")(on)  # noqa: B009 -- gone from newer versions' types
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def prepare_host_backend() -> None:
     import jax
 
     attached = any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*"))
-    if attached or jax.config.jax_platforms:
+    if attached or getattr(jax.config, "jax_platforms", None):
         return
     jax.config.update("jax_platforms", "cpu")
     try:

@@ -62,7 +62,8 @@ def resolve_inputs(
     signature = _signature(fn)
     fixed = _static_values(static, signature)
     found = _gather(signature, inputs, namespace or {}, shapes, fixed)
-    args, constants = [], {}
+    args: list[ArgSpec] = []
+    constants: dict[str, Any] = {}
     for name, parameter in signature.items():
         value = found.values.get(name, _MISSING)
         if value is _MISSING:

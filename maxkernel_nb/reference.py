@@ -79,7 +79,7 @@ def _export_oracle(
     import jax
 
     wide = Oracle(traced.closed, dtype)
-    with compat.enable_x64(dtype == "float64" or jax.config.jax_enable_x64):
+    with compat.enable_x64(dtype == "float64" or bool(jax.config.read("jax_enable_x64"))):
         inputs = [jax.ShapeDtypeStruct(s.shape, wide.wide(s.dtype)) for s in structs(case.args)]
         return _export(tracer, traced, wide, inputs, "cpu"), wide.notes
 

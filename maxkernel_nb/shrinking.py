@@ -12,6 +12,8 @@ from maxkernel_nb.dimensions import Group
 from maxkernel_nb.task import CaseRole
 
 Sizes = dict[int, int]
+Ratios = Literal["none", "odd", "all"]
+RATIOS: tuple[Ratios, ...] = ("none", "odd", "all")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Mode:
     """
 
     frozen: frozenset[int] = frozenset()
-    ratios: Literal["none", "odd", "all"] = "none"
+    ratios: Ratios = "none"
     ragged: int | None = None
     batch: int = 1
 
@@ -88,13 +90,13 @@ def modes(groups: Sequence[Group], ragged: bool) -> Iterator[Mode]:
     large = [g.size for g in groups if g.large]
     alone: list[int | None] = [None, *(large if ragged and len(large) > 1 else ())]
     for only in alone:
-        for ratios in ("none", "odd", "all"):
+        for ratios in RATIOS:
             yield Mode(ratios=ratios, ragged=only)
     if any(g.batch and g.size > 8 for g in groups):
         yield Mode(batch=8)
     for only in alone:
         for size in sizes:
-            for ratios in ("none", "odd", "all"):
+            for ratios in RATIOS:
                 yield Mode(frozenset({size}), ratios, only)
     if len(sizes) > 2:
         yield from (Mode(frozenset(sizes) - {size}) for size in sizes)

@@ -25,7 +25,7 @@ def _of_equation(eqn: Any) -> float:
         return 2.0 * out * _contracted(eqn)
     if eqn.primitive.name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
-        spread = math.prod(eqn.params["lhs_dilation"])  # a transposed convolution multiplies mostly by the zeros between
+        spread = math.prod(eqn.params["lhs_dilation"])  # a transposed convolution skips the zeros between
         return 2.0 * out * math.prod(kernel) / kernel[eqn.params["dimension_numbers"].rhs_spec[0]] / spread
     return float(size)
 

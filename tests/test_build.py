@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from maxkernel_nb.build import build_task, source_of
+from maxkernel_nb.build import build_task, source_of, trace_case
 from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import CaseRole, KernelTask
@@ -144,6 +144,14 @@ def test_x64_in_the_notebook_is_no_obstacle(store):
         task = build_task(gemm, shapes=GEMM.replace("bf16", "f64"), store=store).task
     own = export.deserialize(bytearray(store.get(task.reference("small").own)))
     assert str(own.out_avals[0].dtype) == "float64"
+
+
+def test_a_task_read_back_is_traced_again_with_the_function_of_its_name(store):
+    built = build_task(gemm, shapes=GEMM, store=store)
+    task = KernelTask.from_dict(built.task.to_dict())
+    assert str(trace_case(gemm, task, "small")) == str(built.trace("small"))
+    with pytest.raises(TaskError, match="no case 'tiny'"):
+        trace_case(gemm, task, "tiny")
 
 
 def test_a_lambda_needs_a_name(store):
