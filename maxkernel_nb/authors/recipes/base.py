@@ -16,6 +16,7 @@ from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import Chip
+from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.values import Value
 
 MIB = 1024 * 1024
@@ -45,13 +46,12 @@ class Bound:
 
     flops: float
     hbm_bytes: float
-    mxu_share: float = 1.0  # share of the MXU that the shapes can fill
 
     def milliseconds(self, chip: Chip) -> float:
         return 1e3 * max(self.compute_s(chip), self.hbm_bytes / (chip.device_hbm_gbs * 1e9))
 
     def compute_s(self, chip: Chip) -> float:
-        return self.flops / (chip.device_tflops * 1e12 * self.mxu_share)
+        return self.flops / (chip.device_tflops * 1e12)
 
     def attacks(self, chip: Chip) -> str:
         compute = self.compute_s(chip) > self.hbm_bytes / (chip.device_hbm_gbs * 1e9)
@@ -113,3 +113,11 @@ def itemsize(dtype: str) -> int:
 
 def pad_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
+
+
+def bound_text(bound: Bound, chip_name: str) -> str:
+    chip = chip_named(chip_name)
+    return (
+        f"{bound.flops / 1e9:.1f} GFLOP, {bound.hbm_bytes / 1e6:.1f} MB: "
+        f"at least {bound.milliseconds(chip):.3f} ms on {chip.name} ({bound.attacks(chip)})"
+    )

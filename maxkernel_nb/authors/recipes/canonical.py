@@ -229,7 +229,15 @@ class _Builder:
             folded = evaluate_op(op, [np.asarray(v) for v in values], dict(attrs))
             if folded is not None:
                 return self.const(folded, shape, dtype)
-        return self.graph.add(Node(op, tuple(inputs), shape, dtype, attrs))
+        return self.graph.add(Node(op, tuple(self.widened(i, shape) for i in inputs), shape, dtype, attrs))
+
+    def widened(self, number: int, shape: tuple[int, ...]) -> int:
+        """jax lets scalars and axes of one meet whole axes without a broadcast; the graph spells it out."""
+        node = self.graph[number]
+        if node.shape == shape or node.op == "const":
+            return number
+        dims = tuple(range(len(shape))) if len(node.shape) == len(shape) else ()
+        return self.op_broadcast_in_dim({"broadcast_dimensions": dims}, [number], shape, node.dtype)
 
     def simplify(self, op: str, inputs: list[int]) -> int | None:
         """An input that equals the result, or None."""

@@ -12,7 +12,7 @@ from maxkernel_nb import compat
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import matmul_source
 from maxkernel_nb.authors.recipes.base import (
-    MIB, VMEM_MARGIN, Bound, Match, Recipe, check_axes, check_vmem, itemsize, pad_up,
+    MIB, VMEM_MARGIN, Bound, Match, Recipe, bound_text, check_axes, check_vmem, itemsize, pad_up,
 )
 from maxkernel_nb.authors.recipes.canonical import canonicalise
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Reader, combine, describe
@@ -149,14 +149,6 @@ class MatmulRecipe(Recipe):
             match, params, block_shape(match, params), bound_text=bound_text(bound, match.chip),
             vmem_limit=min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB))),
         )
-
-
-def bound_text(bound: Bound, chip_name: str) -> str:
-    chip = chip_named(chip_name)
-    return (
-        f"{bound.flops / 1e9:.1f} GFLOP, {bound.hbm_bytes / 1e6:.1f} MB: "
-        f"at least {bound.milliseconds(chip):.3f} ms on {chip.name} ({bound.attacks(chip)})"
-    )
 
 
 def block_shape(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, int]:
