@@ -18,7 +18,7 @@ from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.failures import compile_failure
 
 FILE = "<candidate>"
-CALLBACKS = ("callback", "debug_print", "infeed", "outfeed")  # in a primitive's name; debug_callback and io_callback too
+CALLBACKS = ("callback", "debug_print", "infeed", "outfeed")  # within a primitive's name
 
 
 @dataclass(frozen=True)

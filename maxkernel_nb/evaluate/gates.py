@@ -149,7 +149,7 @@ class CheckGate:
             if case not in ready:
                 yield self._declined(ground, case)
         batches = plan(ready, ground.task.seeds)
-        for part in (batches[:1], batches[1:]):  # most wrong kernels fail the first batch, and nothing else was begun
+        for part in (batches[:1], batches[1:]):  # most wrong kernels fail in the first one
             async for verdict in self._batches(ground, part):
                 yield verdict
                 if verdict.outcome is Outcome.FAIL:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
 from maxkernel_nb.values import content_hash
 
 CONSTANT_LIMIT = 64 << 10
-Operation = Callable[[dict[str, Any], tuple[bytes, ...]], Reply]
 _REHEARSAL = """
 import jax
 from jax.experimental import pallas as pl
@@ -46,23 +45,7 @@ def load() -> dict[str, Any]:
     _rehearse()
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
-    return {"ping": lambda args, buffers: Reply({}), "trace": watched(trace), "check": watched(check)}
-
-
-def watched(operation: Operation) -> Operation:
-    """Compares the process before and after. What a changed process said is thrown away, and so is the process."""
-
-    def run(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
-        before = tamper.snapshot()
-        try:
-            return operation(args, buffers)
-        finally:
-            found = tamper.changed(before, tamper.snapshot())
-            if found:
-                told = f"It changes {found}; a kernel may not change anything outside itself."
-                raise JobRefused("tampering", told, retire=True)
-
-    return run
+    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check}
 
 
 def _rehearse() -> None:
@@ -87,7 +70,7 @@ def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
             _admit(captured, case)
             _fits(captured, args["chip"])
         except JobRefused as refusal:
-            if case.role is not CaseRole.RAGGED:
+            if case.role is not CaseRole.RAGGED or refusal.extra.get("retire"):
                 refusal.extra["case"] = case.name
                 raise
             cases[case.name] = {"declined": refusal.message}
@@ -124,8 +107,21 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     return Reply({"runs": runs}, tuple(sent))
 
 
-def _fenced() -> AbstractContextManager[None]:
-    return _fence[0] if _fence else nullcontext()
+@contextmanager
+def _fenced() -> Iterator[None]:
+    """Where a candidate's own Python runs. What a process that was changed there says is thrown away, with the process.
+
+    The rest of a job (lowering, interpreting) is jax's and ours, and may start threads.
+    """
+    before = tamper.snapshot()
+    try:
+        with _fence[0] if _fence else nullcontext():
+            yield
+    finally:
+        found = tamper.changed(before, tamper.snapshot())
+        if found:
+            told = f"It changes {found}; a kernel may not change anything outside itself."
+            raise JobRefused("tampering", told, retire=True)
 
 
 def fingerprint(captured: Captured) -> str:

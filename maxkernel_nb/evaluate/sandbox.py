@@ -7,8 +7,8 @@ folder, limits on address space and file size, seccomp (no process, program or s
 what it said with it. The oracle and the comparison live in another process that never sees its Python.
 
 Open: the outputs a check compares are made in the candidate's own worker (a jaxpr with a kernel cannot be sent as
-data), so native code that escaped every fence there could forge them; the compiler worker reads programs exported there. Files
-the user can read can be read by native code (no mount namespace).
+data), so native code that escaped every fence there could forge them; the compiler worker reads programs exported
+there. Files the user can read can be read by native code (no mount namespace).
 """
 
 from __future__ import annotations

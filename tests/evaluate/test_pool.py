@@ -1,0 +1,187 @@
+"""Workers that die, hang, are cancelled or orphaned: nothing is lost, nothing is blamed on a kernel, nothing stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from maxkernel_nb.evaluate import wire
+from maxkernel_nb.evaluate.calls import Caller
+from maxkernel_nb.evaluate.executor import DeadlinePassed, ExecutorClosed, Job, JobRefused, WorkerDied, WorkerKind
+from maxkernel_nb.evaluate.pool import LocalPool
+from maxkernel_nb.task import Candidate, GateName, Outcome
+
+JUDGE = Job(WorkerKind.JUDGE, "ping", {})
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        threading.Event().wait(0.02)
+    return condition()
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.fixture
+def pool():
+    pool = LocalPool({WorkerKind.CANDIDATE: 1, WorkerKind.JUDGE: 1, WorkerKind.COMPILER: 1})
+    yield pool
+    pool.close()
+
+
+def test_close_kills_every_worker_at_once_and_removes_its_folder(pool):
+    pool.submit(JUDGE).result(60)
+    (pid,) = pool.pids()
+    folder = Path(os.readlink(f"/proc/{pid}/cwd")).parent
+    pool.close()
+    assert until(lambda: gone(pid)) and until(lambda: not folder.exists())
+    with pytest.raises(ExecutorClosed):
+        pool.submit(JUDGE).result(5)
+
+
+def test_a_running_job_is_cancelled_and_the_next_one_gets_a_fresh_worker(pool):
+    pool.submit(JUDGE).result(60)
+    (old,) = pool.pids()
+    os.kill(old, signal.SIGSTOP)  # hangs like a deadlock would
+    stuck = pool.submit(JUDGE)
+    assert until(stuck.running)
+    pool.cancel(stuck)
+    with pytest.raises(ExecutorClosed):
+        stuck.result(20)
+    pool.submit(JUDGE).result(60)
+    assert gone(old) and pool.pids() != [old]
+    assert pool.drain(5)
+
+
+def test_a_hanging_worker_is_killed_at_its_deadline(pool):
+    pool.submit(JUDGE).result(60)
+    (pid,) = pool.pids()
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(DeadlinePassed):
+        pool.submit(Job(WorkerKind.JUDGE, "ping", {}, seconds=0.3)).result(20)
+    assert until(lambda: gone(pid))
+
+
+def test_workers_die_with_a_notebook_that_is_killed():
+    program = (
+        "import os\nfrom maxkernel_nb.evaluate.pool import LocalPool\n"
+        "from maxkernel_nb.evaluate.executor import Job, WorkerKind\n"
+        "pool = LocalPool({WorkerKind.JUDGE: 1})\n"
+        "pool.submit(Job(WorkerKind.JUDGE, 'ping', {})).result(60)\n"
+        "print(pool.pids()[0], flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert until(lambda: gone(int(done.stdout)))
+
+
+def test_a_worker_killed_in_the_middle_of_a_check_gives_the_right_verdict_in_the_end(bench):
+    evaluator, killed = bench.evaluator, []
+
+    def kill_once(verdict):
+        if verdict.gate is GateName.TRACE and not killed:
+            busy = next(s for s in evaluator.executor._slots if s.kind is WorkerKind.CANDIDATE)
+            timer = threading.Timer(0.2, lambda: busy.worker and os.kill(busy.worker.pid, signal.SIGKILL))
+            timer.start()
+            killed.append(timer)
+
+    candidate = Candidate(source=bench.kernels.COPY + "\n# killed\n", entry="kernel", author="test")
+    gates = (GateName.TRACE, GateName.CHECK)
+    task = bench.double.model_copy(update={"seeds": (0,)})
+    judged = bench.run(evaluator.judge(task, candidate, gates, kill_once))
+    assert killed and judged.assessment.correct
+
+
+class Script:
+    """An executor whose jobs end as a list says."""
+
+    def __init__(self, *ends):
+        self.ends, self.cancelled = list(ends), []
+
+    def submit(self, job):
+        from concurrent.futures import Future
+
+        future = Future()
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            future.set_exception(end)
+        elif end is not None:
+            future.set_result(end)
+        return future
+
+    def cancel(self, future, kill=True):
+        self.cancelled.append(kill)
+
+
+SEGFAULT, KILLED = WorkerDied("crash", None, signal.SIGSEGV), WorkerDied("killed", None, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "kind, ends, raised",
+    [
+        ("candidate", (KILLED, "reply"), None),
+        ("candidate", (SEGFAULT, "reply"), None),
+        ("candidate", (SEGFAULT, SEGFAULT), JobRefused),
+        ("candidate", (WorkerDied("exit", 0), WorkerDied("exit", 0)), JobRefused),
+        ("candidate", (KILLED, KILLED), WorkerDied),
+        ("candidate", (DeadlinePassed(1),), JobRefused),
+        ("compiler", (SEGFAULT, SEGFAULT), JobRefused),
+        ("judge", (SEGFAULT, SEGFAULT), WorkerDied),
+        ("judge", (DeadlinePassed(1), "reply"), None),
+        ("judge", (DeadlinePassed(1), DeadlinePassed(1)), DeadlinePassed),
+    ],
+)
+def test_who_is_blamed_for_a_dead_worker(bench, kind, ends, raised):
+    script = Script(*ends)
+    work = Caller(script).ask(Job(WorkerKind(kind), "check", {}))
+    if raised is None:
+        assert bench.run(work) == "reply"
+    else:
+        with pytest.raises(raised):
+            bench.run(work)
+    assert not script.ends
+
+
+def test_our_own_failure_is_a_verdict_of_its_own(bench):
+    from maxkernel_nb.evaluate.local import LocalEvaluator
+
+    evaluator = LocalEvaluator(bench.store, executor=Script(KILLED, KILLED))
+    assessment = bench.judge(bench.double, bench.kernels.COPY, (GateName.SCREEN, GateName.TRACE), evaluator)
+    assert assessment.verdicts[-1].outcome is Outcome.INFRASTRUCTURE
+    assert not assessment.failed and not assessment.complete
+
+
+def test_a_stopped_judgement_frees_its_worker(bench):
+    import asyncio
+
+    script = Script(None)
+    caller = Caller(script)
+
+    async def stop():
+        task = asyncio.create_task(caller.ask(JUDGE))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    bench.run(stop())
+    assert script.cancelled == [True]
+
+
+def test_a_worker_answers_what_it_does_not_know_as_its_own_fault():
+    from maxkernel_nb.evaluate.worker import answer
+
+    message = answer({}, wire.Message({"op": "nothing", "args": {}}))
+    assert message.header["status"] == "fault"
