@@ -93,7 +93,7 @@ def _with_layout(walk: _Walk, layout: Layout) -> Found:
     return Found(
         names=numbers, layouts=(q_layout, k_layout, v_layout, layout), sizes=sizes, grouping=grouping, band=band,
         trail=trail, leaves=leaves, fill=fill, dtypes=tuple(p.dtype for p in params),
-        out_dtype=graph[graph.outputs[0]].dtype,
+        out_dtype=graph.output_dtypes[0],
     )
 
 

@@ -36,6 +36,7 @@ def canonicalise(closed: Any) -> Graph:
     ]
     consts = [builder.array(np.asarray(c)) for c in closed.consts]
     builder.graph.outputs = tuple(builder.run(closed.jaxpr, consts, params))
+    builder.graph.output_dtypes = tuple(str(aval.dtype) for aval in closed.out_avals)
     return builder.graph
 
 
@@ -141,6 +142,15 @@ class _Builder:
             return self.op_reshape({}, inputs, shape, dtype)
         dims = tuple(int(d) for d in params["broadcast_dimensions"])
         return self.graph.add(Node("broadcast", (source,), shape, dtype, (("dims", dims),)))
+
+    def op_tile(self, params: dict, inputs: list[int], shape: tuple[int, ...], dtype: str) -> int:
+        """``jnp.tile`` as what it was before it became a primitive: insert axes, broadcast, merge them."""
+        source = self.graph[inputs[0]].shape
+        reps = tuple(int(r) for r in next(v for k, v in params.items() if k in ("reps", "repeats", "multiples")))
+        split = tuple(size for rep, size in zip(reps, source, strict=True) for size in (rep, size))
+        dims = tuple(range(1, len(split), 2))
+        wide = self.op_broadcast_in_dim({"broadcast_dimensions": dims}, inputs, split, dtype)
+        return self.op_reshape({}, [wide], shape, dtype)
 
     def op_slice(self, params: dict, inputs: list[int], shape: tuple[int, ...], dtype: str) -> int:
         node = self.graph[inputs[0]]

@@ -39,10 +39,14 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes in topological order, equal nodes merged. ``outputs`` are node numbers."""
+    """Nodes in topological order, equal nodes merged. ``outputs`` are node numbers.
+
+    ``output_dtypes`` are the function's own: a last narrowing is no node.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
     arrays: list[Any] = field(default_factory=list)
     _known: dict[Node, int] = field(default_factory=dict)
 

@@ -250,7 +250,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
         "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
         "output_form": _output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
-        "dtypes": tuple(p.dtype for p in params), "out_dtype": graph[output].dtype, "whole_rows": reader.reduces,
+        "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
     })
 
 
