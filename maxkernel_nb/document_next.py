@@ -1,0 +1,93 @@
+"""The next action: the one thing to do now, and every action that is possible now."""
+
+from __future__ import annotations
+
+from maxkernel_nb import document_model as m
+from maxkernel_nb.events import QuestionAsked, RunOutcome, Status
+from maxkernel_nb.state import RunState
+
+_LABELS = {
+    "accept": "Accept",
+    "reject": "Reject",
+    "stop": "Stop",
+    "pause": "Pause",
+    "unpause": "Continue",
+    "undo": "Undo",
+}
+
+
+def _action(state: RunState, intent: str, primary: bool = False, label: str = "") -> m.Action:
+    return m.Action(
+        intent=intent, label=label or _LABELS[intent], command=f"%maxkernel {intent} {state.run_id}", primary=primary
+    )
+
+
+def next_action(state: RunState) -> m.NextAction:
+    if state.open_question is not None and not state.ended:
+        return _ask(state, state.open_question)
+    if state.open_proposal is not None and (state.status is Status.WAITING or state.outcome is RunOutcome.PROPOSED):
+        return _decide(state)
+    if state.ended:
+        return _afterwards(state)
+    stop = _action(state, "stop")
+    if state.status is Status.PAUSED:
+        go_on = _action(state, "unpause", primary=True)
+        return m.NextAction(text="Paused before the next step.", actions=(go_on, stop))
+    step = next((s.title for s in reversed(state.steps) if not s.done), "")
+    doing = f"Working: {step}." if step else "Working."
+    return m.NextAction(
+        text=f"{doing} Nothing to do yet; the notebook stays free.", actions=(_action(state, "pause"), stop)
+    )
+
+
+def _ask(state: RunState, asked: QuestionAsked) -> m.NextAction:
+    answers = tuple(
+        m.Action(
+            intent="answer",
+            label=c.label,
+            choice=c.name,
+            takes_text=c.takes_text,
+            command=_answer_command(state, asked, c.name),
+            primary=c.name == asked.default,
+        )
+        for c in asked.choices
+    )
+    question = m.QuestionView(id=asked.question, title=asked.title, text=asked.text, editable=asked.editable)
+    return m.NextAction(text=asked.title, actions=(*answers, _action(state, "stop")), question=question)
+
+
+def _answer_command(state: RunState, asked: QuestionAsked, choice: str) -> str:
+    """What does the same without the panel: the two magics where they mean this choice, else the run's method."""
+    magic = {asked.on_reject: "reject", asked.default: "accept"}.get(choice)
+    return f"%maxkernel {magic} {state.run_id}" if magic else f"run.answer({choice!r}, text=...)"
+
+
+def _decide(state: RunState) -> m.NextAction:
+    proposal = state.open_proposal
+    assert proposal is not None
+    accept, reject = _action(state, "accept", primary=True, label="Accept kernel"), _action(state, "reject")
+    stop = () if state.ended else (_action(state, "stop"),)
+    return m.NextAction(
+        text="Accept or reject the proposed kernel.",
+        effect=f"Accepting binds {function_name(state)} to the kernel (the reference stays in its .reference) and writes "
+        "its source under .maxkernel/. Rejecting leaves everything as it is.",
+        actions=(accept, reject, *stop),
+    )
+
+
+def _afterwards(state: RunState) -> m.NextAction:
+    run = state.run_id
+    if any(p.bound and not p.undone for p in state.proposals.values()):
+        undo = _action(state, "undo")
+        return m.NextAction(
+            text=f"Nothing left to do: {function_name(state)} is the kernel now.",
+            effect=f"Undo binds {function_name(state)} to the reference again.",
+            actions=(undo,),
+        )
+    if state.outcome in (RunOutcome.STOPPED, RunOutcome.FAILED):
+        return m.NextAction(text=f"%maxkernel resume {run} continues without repeating finished steps.")
+    return m.NextAction(text=f"Nothing to do: {function_name(state)} is unchanged.")
+
+
+def function_name(state: RunState) -> str:
+    return state.task.entry if state.task else "the function"
