@@ -39,12 +39,13 @@ class AttentionRecipe(Recipe):
         first = found[0]
         if any(_shape_free(f) != _shape_free(first) for f in found):
             raise Declined("the computation differs between shape cases, not only in its sizes")
+        leaves, grouping = _leaves(found), _grouping(found)
         if "bsm" in first.layouts and len({f.sizes.heads for f in found}) > 1:
             raise Declined("heads are merged with their elements, and their number follows the shapes")
         dtypes = [first.dtypes[i] for i in first.names]
         if any(d not in _FLOATS for d in dtypes):
             raise Declined(f"queries, keys and values are {', '.join(dtypes)}: this recipe takes float32 and bfloat16")
-        for leaf in first.leaves:
+        for leaf in leaves:
             if first.dtypes[leaf.param] not in _READABLE:
                 raise Declined(f"a mask or bias is {first.dtypes[leaf.param]}, this recipe takes {', '.join(_READABLE)}")
         causal, window = _causal(found), _window(found)
@@ -52,9 +53,9 @@ class AttentionRecipe(Recipe):
         return AttentionMatch(
             signature=signature_of(task), chip=task.chip, q=first.names[0], k=first.names[1], v=first.names[2],
             layouts=first.layouts, sizes=first.sizes, dtypes=first.dtypes, out_dtype=first.out_dtype,
-            score=_expression(found), causal=causal, window=window,
+            score=_expression(found, leaves), causal=causal, window=window,
             mask_fill=first.fill if masked_by_input and (causal or window is not None) else None,
-            grouping=first.grouping, precision=first.trail.precision,  # type: ignore[arg-type]
+            grouping=grouping, precision=first.trail.precision,  # type: ignore[arg-type]
         )
 
     def space(self, match: AttentionMatch) -> TuningSpace:
@@ -191,10 +192,30 @@ def _shape_free(found: Found) -> tuple[Any, ...]:
     trail = found.trail
     scaled = tuple(op for op, _ in trail.reader.prescales)
     return (
-        found.names, found.layouts, found.grouping if found.sizes.kv_heads not in (1, found.sizes.heads) else "",
-        found.leaves, found.dtypes, found.out_dtype, trail.result, trail.precision, scaled,
-        found.trail.keep is None,
+        found.names, found.layouts, tuple(leaf.param for leaf in found.leaves), found.dtypes, found.out_dtype,
+        trail.result, trail.precision, scaled, trail.keep is None,
     )
+
+
+def _leaves(found: Sequence[Found]) -> tuple[Leaf, ...]:
+    """The timing case's roles; another case may show an axis of one where its batch, heads or lengths are one."""
+    first = found[0].leaves
+    for f in found[1:]:
+        sizes = {"b": f.sizes.batch, "h": f.sizes.heads, "q": f.sizes.q_len, "k": f.sizes.kv_len, "1": 1}
+        for leaf, other in zip(first, f.leaves, strict=True):
+            same = len(leaf.kind) == len(other.kind) and all(
+                a == b or (b == "1" and sizes[a] == 1) for a, b in zip(leaf.kind, other.kind, strict=True)
+            )
+            if not same:
+                raise Declined("a mask or bias lies differently in different shape cases")
+    return first
+
+
+def _grouping(found: Sequence[Found]) -> str:
+    kinds = {f.grouping for f in found if f.sizes.kv_heads not in (1, f.sizes.heads)}
+    if len(kinds) > 1:
+        raise Declined("keys are shared between heads differently in different shape cases")
+    return kinds.pop() if kinds else "block"
 
 
 def _causal(found: Sequence[Found]) -> Any:
@@ -233,11 +254,11 @@ def _window(found: Sequence[Found]) -> int | None:
     return seen.pop() if seen else None
 
 
-def _expression(found: Sequence[Found]) -> Expression:
+def _expression(found: Sequence[Found], leaves: tuple[Leaf, ...]) -> Expression:
     """The score expression, with factors applied to queries or keys moved onto the raw scores."""
     for f in found:
         reader = f.trail.reader
-        reader.leaves = list(f.leaves)
+        reader.leaves = list(leaves)
         first = len(reader.constants)
         reader.constants += [(node.attr("value"), node.dtype) for _, node in reader.prescales]
         count = len(reader.prescales)

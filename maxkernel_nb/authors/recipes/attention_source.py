@@ -397,6 +397,13 @@ class _Module:
             "if heads % kv_heads:",
             '    raise ValueError(f"{heads} query heads cannot share {kv_heads} key heads evenly")',
         ]
+        words = {"b": "batch", "h": "heads", "q": "q_len", "k": "kv_len", "1": "1"}
+        for leaf in match.score.leaves:
+            name, shape = match.signature.params[leaf.param], ", ".join(words[r] for r in leaf.kind)
+            lines += [
+                f"if {name}.shape != ({shape}{',' if len(leaf.kind) == 1 else ''}):",
+                f'    raise ValueError(f"this kernel takes {name} as [{shape}], not {{{name}.shape}}")',
+            ]
         if match.causal == "square":
             lines += [
                 "if q_len != kv_len:",
@@ -433,14 +440,12 @@ class _Module:
             "    keys, values = (jnp.pad(a, ((0, 0), (0, 0), (0, padding), (0, 0))) for a in (keys, values))",
         ]
         for leaf in self.match.score.leaves:
-            name = self.leaf_name(leaf)
             lines.append(f"{self.local(leaf)} = {self.match.signature.params[leaf.param]}{self.expanded(leaf)}")
             if "k" in leaf.kind:
                 lines += [
                     "if padding:",
                     f"    {self.local(leaf)} = jnp.pad({self.local(leaf)}, ((0, 0), (0, 0), (0, 0), (0, padding)))",
                 ]
-            del name
         return lines
 
     def local(self, leaf: Leaf) -> str:
