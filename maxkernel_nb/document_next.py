@@ -69,8 +69,8 @@ def _decide(state: RunState) -> m.NextAction:
     stop = () if state.ended else (_action(state, "stop"),)
     return m.NextAction(
         text="Accept or reject the proposed kernel.",
-        effect=f"Accepting binds {function_name(state)} to the kernel (the reference stays in its .reference) and writes "
-        "its source under .maxkernel/. Rejecting leaves everything as it is.",
+        effect=f"Accepting binds {function_name(state)} to the kernel (the reference stays in its .reference) and "
+        "writes its source under .maxkernel/. Rejecting leaves everything as it is.",
         actions=(accept, reject, *stop),
     )
 
