@@ -136,8 +136,8 @@ def _leaf(leaf: dict[str, Any]) -> str:
 class CheckGate:
     """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
     check case on every seed, one of them also on zeros and large values, and one again on two cores in another order
-    with races detected; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the ragged
-    cases the trace gate declined, and cases whose reference could not be exported.
+    with races detected; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the
+    ragged cases that the trace gate declined, and cases whose reference could not be exported.
     """
 
     name = GateName.CHECK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,8 +103,7 @@ def fault(error: BaseException) -> str:
 
 
 def _races_found() -> bool:
-    try:
-        from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
-    except ImportError:  # jax 0.7.2: one module
-        from jax._src.pallas.mosaic import interpret as state
+    """jax keeps the finding in a module of its own (0.8 on) or in the interpreter's only one (0.7)."""
+    base = "jax._src.pallas.mosaic.interpret"
+    state = sys.modules.get(base + ".interpret_pallas_call") or sys.modules[base]
     return bool(state.races is not None and state.races.races_found)
