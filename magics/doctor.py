@@ -71,9 +71,11 @@ def _chip() -> Check:
 
 
 def _author() -> Check:
-    key = bool(os.environ.get("ANTHROPIC_API_KEY"))
-    says = "a key for Claude is set" if key else "no key for Claude (not needed)"
-    return Check("Authors", True, f"the embedded recipes write kernels; {says}, and this version uses recipes only")
+    from maxkernel_nb.authors.claude.keys import find_key
+
+    key = find_key()
+    says = f"Claude can help: a key comes from {key.origin}" if key else "no key for Claude, and none is needed"
+    return Check("Authors", True, f"the embedded recipes write kernels; {says}")
 
 
 def _settings(settings: Callable[[], dict[str, Setting]]) -> Check:

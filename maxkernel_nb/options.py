@@ -98,6 +98,8 @@ OPTIONS = (
     Option("policy", "POLICY", "who decides on a proposal: you (ask), a complete verification (accept-verified), or "
            "nobody yet (propose: it stays open)", choices=POLICIES, setting=True,
            default_text="ask; propose in batch runs"),
+    Option("author", "AUTHOR", "who writes kernels: the embedded recipes (no key, no cost), Claude, or both",
+           choices=("recipes", "claude", "both"), setting=True, default_text="both with a key for Claude, else recipes"),
     Option("atol", "NUMBER", "your own absolute tolerance; shown as loosened", type=float, setting=True,
            default_text="from the reference's own error"),
     Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,

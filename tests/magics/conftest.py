@@ -8,8 +8,9 @@ def shell(tmp_path, monkeypatch):
     """A fresh terminal shell in an empty folder, without any settings."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    for name in ("CHIP", "POLICY", "BUDGET", "PROJECT", "DISABLE"):
+    for name in ("CHIP", "POLICY", "BUDGET", "PROJECT", "DISABLE", "AUTHOR"):
         monkeypatch.delenv(f"MAXKERNEL_{name}", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     InteractiveShell.clear_instance()
     made = InteractiveShell.instance()
     made.history_manager.enabled = False
