@@ -40,6 +40,7 @@ class LocalEvaluator:
         self.executor = executor or LocalPool(places, self.limits.memory_bytes)
         self._caller = Caller(self.executor)
         self._background: set[asyncio.Task[None]] = set()
+        self._checked: dict[tuple[str, ...], tuple[Verdict, ...]] = {}
         self._in_flight: dict[tuple[str, ...], asyncio.Task[dict[str, Any]]] = {}
 
     def warm(self) -> None:
@@ -95,9 +96,15 @@ class LocalEvaluator:
 
     async def _climb(self, gate: Gate, ground: Ground) -> AsyncIterator[Verdict]:
         started = time.monotonic()
+        key = (gate.name, ground.task.digest(), ground.candidate.digest())
+        known = self._checked.get(key)
+        made: list[Verdict] = []
         try:
-            async for verdict in gate.run(ground):
+            async for verdict in _each(known) if known else gate.run(ground):
+                made.append(verdict)
                 yield verdict
+            if gate.name is GateName.CHECK and not any(v.outcome is Outcome.INFRASTRUCTURE for v in made):
+                self._checked[key] = tuple(made)  # the dearest gate; the same text on the same task is run once
         except JobRefused as refusal:
             yield refused(gate.name, refusal, started)
         except ExecutorClosed:
@@ -119,6 +126,11 @@ class LocalEvaluator:
         for task in list(self._background):
             task.cancel(ABANDON)
         self.executor.close()
+
+
+async def _each(verdicts: Sequence[Verdict]) -> AsyncIterator[Verdict]:
+    for verdict in verdicts:
+        yield verdict
 
 
 async def _ignored(work: Coroutine[Any, Any, Any]) -> None:

@@ -139,3 +139,32 @@ def kernel(x):
 def double(x):
     """A reference: twice its input."""
     return x * 2.0
+
+
+DMA = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+def _body(x_hbm, o_ref, buffer, arrived):
+    rows = pl.ds(pl.multiple_of(pl.program_id(0) * 128, 128), 128)
+    copy = pltpu.make_async_copy(x_hbm.at[rows, :], buffer, arrived)
+    copy.start()
+    copy.wait()
+    o_ref[...] = buffer[...] * 2.0
+
+def kernel(x):
+    m, n = x.shape
+    if m % 128:
+        raise ValueError(f"{m} rows are not a multiple of 128")
+    return pl.pallas_call(
+        _body,
+        grid=(m // 128,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=pl.BlockSpec((128, n), lambda i: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        scratch_shapes=[pltpu.VMEM((128, n), x.dtype), pltpu.SemaphoreType.DMA],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+    )(x)
+"""

@@ -21,6 +21,14 @@ def test_an_honest_matmul_passes_every_case_seed_and_variant(bench):
     assert all(0 <= v.numbers["worst_error_ratio"] <= 1 for v in checks)
 
 
+def test_the_same_kernel_is_checked_once(bench, monkeypatch):
+    first = bench.judge(bench.gemm, bench.kernels.GEMM)
+    jobs, submit = [], bench.evaluator.executor.submit
+    monkeypatch.setattr(bench.evaluator.executor, "submit", lambda job: jobs.append(job.op) or submit(job))
+    again = bench.judge(bench.gemm, bench.kernels.GEMM)
+    assert check_verdicts(again) == check_verdicts(first) and "check" not in jobs
+
+
 def test_honest_attention_passes_and_its_refused_ragged_case_is_declined(bench):
     assessment = bench.judge(bench.attention, bench.kernels.ATTENTION)
     assert not assessment.failed and assessment.correct
@@ -54,6 +62,33 @@ def test_a_wrong_matmul_fails_the_check(bench, fault):
 def test_wrong_attention_fails_the_check(bench, old, new):
     last = bench.judge(bench.attention, bench.kernels.ATTENTION.replace(old, new)).verdicts[-1]
     assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL)
+
+
+DMA_FAULTS = {
+    "used before it arrived": (
+        "    copy.wait()\n    o_ref[...] = buffer[...] * 2.0",
+        "    o_ref[...] = buffer[...] * 2.0\n    copy.wait()",
+    ),
+    "never awaited": ("    copy.wait()\n", ""),
+    "past the end": ("pl.program_id(0) * 128", "pl.program_id(0) * 128 + 128"),
+    "scratch carried along a parallel axis": (
+        "buffer[...] * 2.0",
+        "jnp.where(pl.program_id(0) > 0, o_ref[...], buffer[...] * 2.0)",
+    ),
+}
+
+
+def test_an_honest_kernel_that_copies_by_itself_passes(bench):
+    assessment = bench.judge(bench.double, bench.kernels.DMA)
+    assert not assessment.failed and assessment.correct
+
+
+@pytest.mark.parametrize("fault", DMA_FAULTS)
+def test_memory_and_order_faults_fail_the_check(bench, fault):
+    source = bench.kernels.DMA.replace(*DMA_FAULTS[fault])
+    assert source != bench.kernels.DMA
+    last = bench.judge(bench.double, source).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL), last
 
 
 WRONG_PROGRAMS = {
