@@ -9,6 +9,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import judge
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.evaluate.base import Judged
+from maxkernel_nb.knowledge.lessons import Lesson, LessonBook
 from maxkernel_nb.runtime import Runtime, current_step
 from maxkernel_nb.state import RunState
 from maxkernel_nb.task import Candidate, GateName
@@ -58,3 +59,23 @@ def seat(runtime: Runtime) -> None:
     attach: Any = getattr(runtime.author, "attach", None)
     if attach is not None:
         attach(RuntimeDesk(runtime))
+    if getattr(getattr(runtime.author, "settings", None), "share_lessons", False):
+        _share_lessons(runtime)
+
+
+def _share_lessons(runtime: Runtime) -> None:
+    """Earlier runs' lessons come in once, new ones are kept as they are learned."""
+    run, chip = runtime.run, runtime.task.chip
+    book = LessonBook(run.project.folder)
+    if not run.state.lessons:
+        for old in book.about(chip):
+            run.emit(ev.LessonLearned(text=old.text, evidence=f"run {old.run}: {old.evidence}"))
+    kept = len(run.state.lessons)
+
+    def keep(state: RunState) -> None:
+        nonlocal kept
+        new, kept = state.lessons[kept:], len(state.lessons)
+        for lesson in new:
+            book.add(Lesson(text=lesson.text, evidence=lesson.evidence, chip=chip, run=run.id))
+
+    run.subscribe(keep)

@@ -97,6 +97,15 @@ def test_no_author_is_chosen_that_needs_a_key_when_there_is_none():
         choose_author("claude")
 
 
+def test_a_worker_that_runs_candidates_never_has_the_key(monkeypatch, tmp_path):
+    from maxkernel_nb.evaluate.executor import WorkerKind
+    from maxkernel_nb.evaluate.process import environment
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-planted-for-workers")
+    for kind in WorkerKind:
+        assert "sk-ant-planted-for-workers" not in str(dict(environment(kind, tmp_path)))
+
+
 # -- kernel texts ------------------------------------------------------------------------------------------------------
 
 TUNABLE = "BLOCK_M = 128  # tune: 64, 128, 256\nN = 3\nB = 7 # tune: 7\n\n\ndef f(x):\n    return x\n"

@@ -200,9 +200,6 @@ def test_constants_without_values_are_the_tuners_to_choose(bench, serve, claude)
 
 
 def test_cut_after_every_event_a_search_ends_the_same_and_pays_once(bench, serve, claude):
-    def script():
-        return Script(planner=PLAN, profiler=[ATTACKS[0], STOP], implementer=implementer)
-
     def implementer(body):
         later = "attack 2" in body["messages"][0]["content"][1]["text"]
         if len(body["messages"]) == 1:
@@ -254,3 +251,18 @@ def test_a_recording_of_another_run_says_what_is_missing(bench, serve, claude):
 
     run = bench.run(ClaudeAuthor(ClaudeSettings(), client=Recording([]))).wait(30)
     assert "holds no further reply for 'plan/planner'" in run.state.reason
+
+
+def test_lessons_go_on_to_the_projects_next_run_only_when_asked_for(bench, serve, claude):
+    def author(**settings):
+        server = serve(Script(planner=PLAN, implementer=kernel(1.5), profiler=[ATTACKS[0], STOP]))
+        return claude(server, rounds=2, **settings)
+
+    bench.run(author(), folder="quiet").wait(30)
+    assert not (bench.project.folder / "lessons.jsonl").exists()
+    bench.run(author(share_lessons=True), folder="first").wait(30)
+    later = author(share_lessons=True)
+    run = bench.run(later, folder="second").wait(30)
+    told = [x.evidence for x in run.state.lessons if x.text == "rule 2"]
+    assert any(e.startswith("run first: ") for e in told)
+    assert len((bench.project.folder / "lessons.jsonl").read_text().splitlines()) == 1
