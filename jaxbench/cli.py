@@ -1,4 +1,4 @@
-"""``python -m jaxbench``: list the tasks, show one."""
+"""``python -m jaxbench``: list the tasks, show one, find out which wrong answers they accept."""
 
 from __future__ import annotations
 
@@ -84,6 +84,20 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _admit(options: argparse.Namespace) -> int:
+    from jaxbench.admission import admit
+
+    chosen = [task(name) for name in options.ids] or list(tasks())
+    clean = True
+    for bench in chosen:
+        admission = admit(bench, tuple(range(options.seeds)))
+        text = json.dumps(admission.to_dict()) if options.json else admission.describe()
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+        clean = clean and admission.admitted
+    return 0 if clean else 1
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m jaxbench", description="50 JAX tasks for TPU kernels.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -98,11 +112,15 @@ def parser() -> argparse.ArgumentParser:
         "--tier", choices=("production", "fusion"), default="", help="only this group"
     )
     command("show", _show, "one task: sizes, inputs, work, source").add_argument("id", help="8p or 8p_GEMM")
+    help = "cheap wrong answers each task accepts, under the original rule and under ours (CPU, smoke sizes)"
+    admitting = command("admit", _admit, help)
+    admitting.add_argument("ids", nargs="*", metavar="ID", help="8p or 8p_GEMM; all tasks when none is given")
+    admitting.add_argument("--seeds", type=int, default=2, help="draws an answer has to pass (default 2)")
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; exit code 0, or 2 when what was asked for does not exist."""
+    """Runs one command; exit code 0, 1 when a task is not admitted, 2 when what was asked for does not exist."""
     options = parser().parse_args(arguments)
     try:
         return options.run(options)

@@ -2,7 +2,8 @@
 
 A task file states ``ID, SOURCE_MODEL, CONFIG, SMOKE, inputs, create_inputs, reference, flops`` and, where it applies,
 ``least_flops`` (less than the reference does, by algebra), ``input_bytes`` (inputs not read whole), ``simplified`` and
-``ALGEBRA`` (plain JAX after the algebra, and what the algebra is), ``DEAD`` (inputs that cannot matter, and why).
+``ALGEBRA`` (plain JAX after the algebra, and what the algebra is), ``DEAD`` and ``IDLE`` (inputs and steps that cannot
+matter, and why).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class BenchTask:
     simplified: Callable[..., jax.Array] | None = field(default=None, repr=False)
     algebra: str = ""
     dead: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    idle: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def number(self) -> str:
@@ -155,6 +157,7 @@ def from_module(module: ModuleType, tier: Literal["production", "fusion"]) -> Be
         simplified=getattr(module, "simplified", None),
         algebra=getattr(module, "ALGEBRA", ""),
         dead=MappingProxyType(getattr(module, "DEAD", {})),
+        idle=MappingProxyType(getattr(module, "IDLE", {})),
     )
 
 

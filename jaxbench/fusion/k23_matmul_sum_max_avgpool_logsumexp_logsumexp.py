@@ -15,6 +15,11 @@ ID = "23k_Matmul_Sum_Max_AvgPool_LogSumExp_LogSumExp"
 SOURCE_MODEL = "KernelBench level 2 problem 18"
 CONFIG = {"batch_size": 4096, "in_features": 8192, "out_features": 8192}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512}
+IDLE = {
+    "div 1": "a mean over one value",
+    "sign": "a sum of exponentials is positive",
+    "abs": "a sum of exponentials is positive",
+}
 ALGEBRA = "the sum over features moves into weights and bias; max, mean and logsumexp act on a single value"
 
 

@@ -14,6 +14,7 @@ CONFIG = {"batch_size": 4096, "in_features": 8192, "out_features": 8192}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512}
 _WHY = "the norm over a single position is zero whatever goes in"
 DEAD = {"x": _WHY, "bmm_weight": _WHY, "bmm_bias": _WHY, "in_weight": "multiplied by zero"}
+IDLE = {"div 1": _WHY, "sqrt": _WHY, "div": _WHY}
 ALGEBRA = "the norm over a single position is zero, so the linear layer is not needed"
 
 

@@ -15,6 +15,7 @@ ID = "32k_Gemm_Sigmoid_LogSumExp"
 SOURCE_MODEL = "KernelBench level 2 problem 45"
 CONFIG = {"batch_size": 16384, "input_size": 2048, "hidden_size": 4096, "output_size": 1024}
 SMOKE = {"batch_size": 128, "input_size": 256, "hidden_size": 512, "output_size": 128}
+IDLE = {"sign": "a sum of exponentials is positive", "abs": "a sum of exponentials is positive"}
 
 
 def inputs(d):

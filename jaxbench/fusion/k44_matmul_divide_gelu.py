@@ -11,6 +11,7 @@ ID = "44k_Matmul_Divide_GELU"
 SOURCE_MODEL = "KernelBench level 2 problem 86"
 CONFIG = {"batch_size": 4096, "input_size": 8192, "output_size": 8192, "divisor": 10.0}
 SMOKE = {"batch_size": 128, "input_size": 256, "output_size": 512}
+IDLE = {"integer_pow": "the cubic term moves GELU by less than bfloat16 shows here"}
 
 
 def inputs(d):

@@ -14,6 +14,7 @@ ID = "48k_Matmul_BatchNorm_BiasAdd_Divide_Swish"
 SOURCE_MODEL = "KernelBench level 2 problem 97"
 CONFIG = {"batch_size": 4096, "in_features": 8192, "out_features": 8192, "bn_eps": 1e-5, "divide_value": 1.0}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512}
+IDLE = {"div 1": "divides by one"}
 
 
 def inputs(d):

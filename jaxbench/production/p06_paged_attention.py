@@ -24,6 +24,9 @@ CONFIG = {
     "page_size": 16, "pages_per_seq": 256,
 }  # fmt: skip
 SMOKE = {"num_seqs": 4, "max_seq_len": 256, "num_query_heads": 8, "num_kv_heads": 2, "pages_per_seq": 16}
+_WHY = "always 0, 1, 2, ...: sequence s brings exactly query row s"
+DEAD = {"cu_q_lens": _WHY}
+IDLE = {"gather": _WHY}
 
 
 def inputs(d):

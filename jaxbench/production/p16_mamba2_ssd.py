@@ -18,6 +18,7 @@ ID = "16p_Mamba2_SSD"
 SOURCE_MODEL = "Mamba-2-2.7B"
 CONFIG = {"batch": 4, "seq_len": 4096, "num_heads": 64, "head_dim": 64}
 SMOKE = {"batch": 1, "seq_len": 256, "num_heads": 4}
+IDLE = {"add 1e-08": "below the resolution of float32 beside any decay that lasts a step"}
 
 
 def inputs(d):
