@@ -39,6 +39,7 @@ class RunSettings:
     policy: str = "ask"
     budget: Budget = field(default_factory=Budget)
     tuning_points: int = 12
+    patience: int = 4  # tuning points without improvement before the search ends
     repairs: int = 2
     min_speedup: float = 1.03  # a smaller modelled gain is not worth a person's attention
 

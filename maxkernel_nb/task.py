@@ -139,6 +139,7 @@ class Candidate(Value):
     author: str
     parent: str | None = None
     params: dict[str, int] = Field(default_factory=dict)  # tunable constants, as rendered in the source
+    bound_ms: float | None = None  # a-priori lower bound of these constants on the timing case, by the author
     note: str = ""
 
     @property

@@ -1,7 +1,8 @@
 """The tuner: searches a kernel's constants by compile feedback and the cost model, cheaply and reproducibly.
 
 Points are asked for in batches and told back in the order asked, so the same answers give the same search whatever
-finishes first. Points that cannot work (VMEM, divisibility) are declined by the author and cost nothing.
+finishes first. Points that cannot work (VMEM, divisibility) are declined by the author and cost nothing; nor do points
+whose own lower bound is above the best time. The search ends early when nothing got better for a while.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ async def tune(runtime: Runtime, plan: Plan, first: Candidate) -> None:
     points = min(runtime.settings.tuning_points, _size(space) if space.axes else 0)
     if points <= 0 or runtime.run.state.baseline is None:
         return
-    found = await _explore(runtime, plan, first, space, points)
+    found = await _Search(runtime, plan, first, space).run(points)
     await _confirm_fastest(runtime, found)
 
 
@@ -55,23 +56,69 @@ def _size(space: TuningSpace) -> int:
     return size
 
 
-async def _explore(
-    runtime: Runtime, plan: Plan, first: Candidate, space: TuningSpace, points: int
-) -> list[tuple[float, Candidate]]:
-    study = _study(space)
-    seen, found = {first.id}, []
-    while points > 0:
-        batch = _ask(study, runtime, plan, first, space, seen, min(_BATCH, points))
-        if not batch:
-            break
-        points -= len(batch)
-        judgements = await asyncio.gather(*(judge(runtime, c, TUNING_GATES) for _, c in batch))
-        for (trial, candidate), judgement in zip(batch, judgements, strict=True):
-            time = judgement.assessment.modelled_ms
-            _tell(study, trial, time)
-            if time is not None and not judgement.assessment.failed:
-                found.append((time, candidate))
-    return found
+class _Search:
+    """One walk through a space. ``found``: times and candidates that compiled, in the order they were asked for."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, first: Candidate, space: TuningSpace) -> None:
+        self.runtime, self.plan, self.first, self.space = runtime, plan, first, space
+        self.study = _study(space)
+        self.seen = {first.id}
+        self.found: list[tuple[float, Candidate]] = []
+        self.best = runtime.run.state.best_ms or float("inf")
+        self.idle = 0  # points since the last improvement
+
+    async def run(self, points: int) -> list[tuple[float, Candidate]]:
+        while points > 0 and self.idle < self.runtime.settings.patience:
+            batch = self._ask(min(_BATCH, points))
+            if not batch:
+                break
+            points -= len(batch)
+            judgements = await asyncio.gather(*(judge(self.runtime, c, TUNING_GATES) for _, c in batch))
+            for (trial, candidate), judgement in zip(batch, judgements, strict=True):
+                self._tell(trial, candidate, judgement)
+        return self.found
+
+    def _ask(self, count: int) -> list[tuple[Any, Candidate]]:
+        batch: list[tuple[Any, Candidate]] = []
+        refused = 0
+        while len(batch) < count and refused < _DECLINED_IN_A_ROW:
+            trial = self.study.ask()
+            params = {name: trial.suggest_categorical(name, values) for name, values in self.space.axes.items()}
+            candidate = self._worth_trying(params)
+            if candidate is None:
+                refused += 1
+                _record(self.study, trial, None)
+                continue
+            self.seen.add(candidate.id)
+            batch.append((trial, candidate))
+        return batch
+
+    def _worth_trying(self, params: dict[str, int]) -> Candidate | None:
+        """None for a point that cannot work, was tried, or whose own lower bound is no better than what is known."""
+        try:
+            candidate = self.runtime.author.retune(self.runtime.view, self.plan, self.first, params)
+        except Declined:
+            return None
+        hopeless = candidate.bound_ms is not None and candidate.bound_ms >= self.best
+        return None if hopeless or candidate.id in self.seen else candidate
+
+    def _tell(self, trial: Any, candidate: Candidate, judgement: Judgement) -> None:
+        time = judgement.assessment.modelled_ms
+        _record(self.study, trial, time)
+        if time is not None and not judgement.assessment.failed:
+            self.found.append((time, candidate))
+        better = time is not None and time < self.best
+        self.idle = 0 if better else self.idle + 1
+        self.best = time if better and time is not None else self.best
+
+
+def _record(study: Any, trial: Any, time: float | None) -> None:
+    import optuna
+
+    if time is None:
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    else:
+        study.tell(trial, time)
 
 
 def _study(space: TuningSpace) -> Any:
@@ -85,35 +132,6 @@ def _study(space: TuningSpace) -> Any:
     for point in space.seeds:
         study.enqueue_trial(point)
     return study
-
-
-def _ask(study: Any, runtime: Runtime, plan: Plan, first: Candidate, space: TuningSpace,
-         seen: set[str], count: int) -> list[tuple[Any, Candidate]]:
-    batch: list[tuple[Any, Candidate]] = []
-    refused = 0
-    while len(batch) < count and refused < _DECLINED_IN_A_ROW:
-        trial = study.ask()
-        params = {name: trial.suggest_categorical(name, values) for name, values in space.axes.items()}
-        try:
-            candidate = runtime.author.retune(runtime.view, plan, first, params)
-        except Declined:
-            candidate = None
-        if candidate is None or candidate.id in seen:
-            refused += 1
-            _tell(study, trial, None)
-            continue
-        seen.add(candidate.id)
-        batch.append((trial, candidate))
-    return batch
-
-
-def _tell(study: Any, trial: Any, time: float | None) -> None:
-    import optuna
-
-    if time is None:
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    else:
-        study.tell(trial, time)
 
 
 async def _confirm_fastest(runtime: Runtime, found: list[tuple[float, Candidate]]) -> Judgement | None:

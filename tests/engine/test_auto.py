@@ -144,3 +144,24 @@ def test_a_view_that_fails_does_not_stop_the_run(bench, caplog):
     run.subscribe(lambda state: 1 / 0)
     assert run.wait(10).state.status is Status.WAITING
     assert "a view of run f-1 failed" in caplog.text
+
+
+class HopelessAuthor(TunableAuthor):
+    """Knows beforehand that every point but A=2 is no better than 1.5 ms."""
+
+    def retune(self, view, plan, candidate, params):
+        made = super().retune(view, plan, candidate, params)
+        return made.model_copy(update={"bound_ms": 0.4 if params["A"] == 2 else 1.5})
+
+
+def test_points_that_cannot_be_better_are_never_judged(bench):
+    evaluator = FakeEvaluator()
+    bench.run(HopelessAuthor([GOOD], axes=TIMES), evaluator).wait(10)
+    assert len(evaluator.judged) == 3  # the first, the one point worth trying, and that one's full check
+
+
+def test_the_search_ends_when_nothing_gets_better(bench):
+    evaluator = FakeEvaluator()
+    author = ScriptedAuthor([GOOD], axes={"A": tuple(range(30))})
+    bench.run(author, evaluator, tuning_points=30, patience=4).wait(10)
+    assert len(evaluator.judged) == 5
