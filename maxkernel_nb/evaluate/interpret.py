@@ -39,22 +39,32 @@ class Interpreter:
     def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, as host arrays. Raises ``JobRefused`` for what a TPU would not do, or would do by chance."""
         import jax
-        from jax.experimental.pallas import tpu as pltpu
 
-        reset = pltpu.reset_tpu_interpret_mode_state
         try:
             outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
         except MemoryError as error:
-            reset()
+            forget()
             raise JobRefused("memory", "The kernel needs more memory than a worker may use.") from error
         except Exception as error:
-            reset()
+            forget()
             raise JobRefused("interpret", fault(error)) from error
         raced = self.machine.races and _races_found()
-        reset()
+        forget()
         if raced:
             raise JobRefused("race", "Two accesses to the same memory are not ordered (a data race).")
         return outputs
+
+
+def forget() -> None:
+    """Clears what a run leaves behind: the pretended TPU's memory, and the token that orders its callbacks.
+
+    Without the second, the next program in this process raises the error of the one before (jax 0.7.2 to 0.10.2).
+    """
+    from jax._src.dispatch import runtime_tokens
+    from jax.experimental.pallas import tpu as pltpu
+
+    pltpu.reset_tpu_interpret_mode_state()
+    runtime_tokens.clear()
 
 
 def parameters(machine: Machine) -> Any:

@@ -151,7 +151,10 @@ class LocalPool:
         try:
             worker = self._worker(slot)
             slot.jobs += 1
-            return worker.call(job)
+            reply = worker.call(job)
+            if worker.spent:
+                self._dispose(slot)
+            return reply
         except JobRefused as refusal:
             return refusal
         except WorkerTainted as tainted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.executor import DeadlinePassed, Job, JobRefused, Reply, WorkerDied, WorkerKind
 
+FOLDER = "maxkernel-worker-"  # in the temporary folder; then the notebook's process id and the worker's kind
 START_SECONDS = 120.0
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")  # of the notebook's environment; nothing else
 
@@ -36,7 +38,8 @@ class WorkerProcess:
     """A warm worker. Not thread-safe, except ``kill``."""
 
     def __init__(self, kind: WorkerKind, memory_bytes: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"maxkernel-{kind}-"))
+        sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-{kind}-"))
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
         os.set_blocking(self._requests, False)
@@ -57,6 +60,7 @@ class WorkerProcess:
             os.close(request_read)
             os.close(reply_write)
         self.ready = False
+        self.spent = False  # the worker itself asks not to be used again
 
     @property
     def pid(self) -> int:
@@ -90,7 +94,9 @@ class WorkerProcess:
             raise DeadlinePassed(seconds) from error
         except wire.WireError as error:
             raise self._death() from error
-        return unpack(message)
+        reply = unpack(message)
+        self.spent = bool(reply.data.pop("retire", False))
+        return reply
 
     def _death(self) -> WorkerDied:
         try:
@@ -113,12 +119,31 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def dispose(self) -> None:
         self.kill()
         for fd in (self._requests, self._replies):
             os.close(fd)
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@functools.cache
+def sweep() -> None:
+    """Removes, once, the folders that notebooks left behind when they were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*-*"):
+        owner = folder.name.removeprefix(FOLDER).split("-")[0]
+        if owner.isdecimal() and not _alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def unpack(message: wire.Message) -> Reply:

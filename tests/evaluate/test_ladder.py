@@ -91,6 +91,13 @@ def test_memory_and_order_faults_fail_the_check(bench, fault):
     assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL), last
 
 
+def test_a_kernel_is_not_blamed_for_the_error_of_the_one_before(bench):
+    stopped = bench.judge(bench.double, bench.kernels.DMA.replace(*DMA_FAULTS["past the end"])).verdicts[-1]
+    assert "Out-of-bounds" in stopped.summary
+    after = bench.judge(bench.double, bench.kernels.COPY + "\n# after a stop\n")
+    assert after.correct, after.failed
+
+
 WRONG_PROGRAMS = {
     "contract": ("return out[:m, :n]", "return out[:m, :n].astype(jnp.float32)", "bfloat16"),
     "contract ": ("return out[:m, :n]", "return (out[:m, :n],)", "returns"),

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.calls import Caller
 from maxkernel_nb.evaluate.executor import DeadlinePassed, ExecutorClosed, Job, JobRefused, WorkerDied, WorkerKind
 from maxkernel_nb.evaluate.pool import LocalPool
+from maxkernel_nb.evaluate.process import FOLDER, sweep
 from maxkernel_nb.task import Candidate, GateName, Outcome
 
 JUDGE = Job(WorkerKind.JUDGE, "ping", {})
@@ -84,6 +86,12 @@ def test_workers_die_with_a_notebook_that_is_killed():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert until(lambda: gone(int(done.stdout)))
+    sweep.__wrapped__()
+    assert not [f for f in Path(tempfile.gettempdir()).glob(f"{FOLDER}*") if not Path(f"/proc/{_owner(f)}").exists()]
+
+
+def _owner(folder):
+    return folder.name.removeprefix(FOLDER).split("-")[0]
 
 
 def test_a_worker_killed_in_the_middle_of_a_check_gives_the_right_verdict_in_the_end(bench):
