@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from maxkernel_nb.authors.base import Author
 from maxkernel_nb.errors import UsageError
 
@@ -11,8 +13,9 @@ AUTHORS = ("recipes", "claude", "both")
 def choose_author(name: str | None = None) -> tuple[Author, str]:
     """The author and a sentence for the person (empty when there is nothing to say).
 
-    ``None``: both when a key exists, else recipes. ``both`` without a key falls back to recipes with a note; ``claude``
-    without one raises ``NoKey``. Nothing is sent anywhere. Raises ``UsageError`` for an unknown name.
+    ``None``: both when a key exists, else recipes. A recording that ``MAXKERNEL_REPLAY`` names stands in for Claude.
+    ``both`` without a key falls back to recipes with a note; ``claude`` without one raises ``NoKey``. Nothing is sent
+    anywhere. Raises ``UsageError`` for an unknown name.
     """
     if name is not None and name not in AUTHORS:
         raise UsageError(f"There is no author {name!r}; use one of: {', '.join(AUTHORS)}.")
@@ -21,6 +24,10 @@ def choose_author(name: str | None = None) -> tuple[Author, str]:
 
     if name == "recipes":
         return _recipes(), ""
+    if recording := os.environ.get("MAXKERNEL_REPLAY"):
+        from maxkernel_nb.authors.claude.replay import replay_author
+
+        return replay_author(recording), f"Claude's replies are read from the recording {recording}; verdicts are new."
     settings = settings_from_environment()
     key = find_key() if settings.provider == "anthropic" else None
     if name != "claude" and key is None and settings.provider == "anthropic":

@@ -244,6 +244,25 @@ def test_a_recorded_run_is_replayed_without_key_or_network_and_judged_anew(bench
     assert again.state.spend.dollars == 0 and len(server.requests) == 5
 
 
+def test_a_recording_is_exported_small_and_chosen_by_a_variable(bench, serve, claude, tmp_path, monkeypatch):
+    from maxkernel_nb.authors.choose import choose_author
+    from maxkernel_nb.authors.claude.replay import export
+    from maxkernel_nb.errors import JournalError
+
+    cut = say(text("A beginning that is long enough to be paid for and then thrown away"), drop_after=1)
+    server = serve(Script(planner=[cut, PLAN], implementer=kernel(1.5)))
+    first = bench.run(claude(server), folder="recorded").wait(30)
+    file = tmp_path / "recording.jsonl"
+    assert export(bench.project.runs / "recorded", file) == 3
+    monkeypatch.setenv("MAXKERNEL_REPLAY", str(file))
+    author, note = choose_author("claude")
+    author.settings = author.settings.model_copy(update={"rounds": 0, "stress": False})
+    assert "recording" in note and bench.run(author, folder="again").wait(30).state.best == first.state.best
+    file.write_text("nonsense")
+    with pytest.raises(JournalError, match="cannot be read"):
+        choose_author()
+
+
 def test_a_recording_of_another_run_says_what_is_missing(bench, serve, claude):
     from maxkernel_nb.authors.claude.author import ClaudeAuthor
     from maxkernel_nb.authors.claude.replay import Recording

@@ -62,6 +62,7 @@ class ClaudeClient:
         self._sdk: Any = None
 
     async def call(self, request: Request, talk: Talk) -> Reply:
+        why = ""
         for attempt in range(self._settings.retries + 1):
             talk.before(request)
             heard, start = Accumulator(), time.monotonic()
@@ -69,6 +70,7 @@ class ClaudeClient:
             seconds = round(time.monotonic() - start, 3)
             if fault is None or heard.worth_keeping:
                 return heard.reply(seconds)
+            why = fault.sentence
             if heard.started:
                 talk.lost(heard.reply(seconds), fault.sentence)
             if not fault.passing:
@@ -76,7 +78,7 @@ class ClaudeClient:
             if attempt < self._settings.retries:
                 await self._wait(attempt, fault, talk)
         raise ModelUnavailable(
-            f"Claude gave no answer in {self._settings.retries + 1} tries ({fault.sentence}); resume the run later."
+            f"Claude gave no answer in {self._settings.retries + 1} tries ({why}); resume the run later."
         )
 
     async def _attempt(self, request: Request, talk: Talk, heard: Accumulator) -> Fault | None:

@@ -60,7 +60,8 @@ def classify(error: Exception, model: str, redact: Callable[[str], str]) -> Faul
 def _of_status(error: Any, model: str, redact: Callable[[str], str]) -> Fault:
     """A fault in the middle of a stream comes with status 200 and its kind in the body."""
     body = error.body if isinstance(error.body, dict) else {}
-    inner = body.get("error") if isinstance(body.get("error"), dict) else {}
+    found = body.get("error")
+    inner: dict[str, Any] = found if isinstance(found, dict) else {}
     status = error.status_code
     kind = inner.get("type") or _BY_STATUS.get(status) or ("api_error" if status >= 500 else "")
     passing = status in _PASSING_STATUS or status >= 500 or (status < 400 and kind in _PASSING_TYPES)

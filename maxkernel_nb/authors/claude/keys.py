@@ -34,7 +34,7 @@ class Key:
     def __repr__(self) -> str:
         return f"<key from {self.origin}>"
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> str:
         raise TypeError("A key is never written anywhere.")
 
 

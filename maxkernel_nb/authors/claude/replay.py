@@ -5,6 +5,7 @@ Example notebooks run this way without a key: every verdict is judged anew, only
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,8 +16,10 @@ from maxkernel_nb.authors.claude.client import Request, Talk
 from maxkernel_nb.authors.claude.errors import ModelUnavailable
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
 from maxkernel_nb.authors.claude.stream import Reply
-from maxkernel_nb.events import AnyEvent
+from maxkernel_nb.errors import JournalError
+from maxkernel_nb.events import AnyEvent, event_from_dict
 from maxkernel_nb.journal import read_events
+from maxkernel_nb.store import write_atomically
 
 
 class Recording:
@@ -42,6 +45,27 @@ class Recording:
         return Reply(content=event.content, stop_reason=event.stop_reason, usage=ev.ModelUsage())
 
 
-def replay_author(run_folder: Path | str, settings: ClaudeSettings | None = None) -> ClaudeAuthor:
-    """An author that repeats the run journaled in ``run_folder``. Raises ``JournalError`` when there is none."""
-    return ClaudeAuthor(settings or ClaudeSettings(), client=Recording(read_events(Path(run_folder))))
+def replay_author(recording: Path | str, settings: ClaudeSettings | None = None) -> ClaudeAuthor:
+    """An author that repeats what is recorded in a run's folder, or in a file that ``export`` wrote.
+
+    Raises ``JournalError`` when there is nothing to read there.
+    """
+    return ClaudeAuthor(settings or ClaudeSettings(), client=Recording(_read(Path(recording))))
+
+
+def export(run_folder: Path | str, file: Path | str) -> int:
+    """Writes a run's model replies, and nothing else of it, as JSON lines. Gives their number."""
+    kept = [e for e in read_events(Path(run_folder)) if isinstance(e, ev.ModelReplied | ev.ConversationClosed)]
+    lines = [json.dumps(e.to_dict(), separators=(",", ":")) for e in kept]
+    write_atomically(Path(file), ("\n".join(lines) + "\n").encode())
+    return sum(isinstance(e, ev.ModelReplied) for e in kept)
+
+
+def _read(recording: Path) -> list[AnyEvent]:
+    if recording.is_dir():
+        return read_events(recording)
+    try:
+        return [event_from_dict(json.loads(line)) for line in recording.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise JournalError(f"The recording {recording} cannot be read ({reason}); name a run's folder.") from error
