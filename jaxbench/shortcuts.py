@@ -100,12 +100,19 @@ class Steps:
 
     def _name(self, eqn: Any, source: Any) -> str:
         """``add of bias``, ``add 1e-05``, ``tanh``: the operation and, where it has a name, what is left out."""
-        inner = eqn.params.get("call_jaxpr") or eqn.params.get("jaxpr")
-        known = eqn.params.get("name") or getattr(inner, "name", "") or eqn.primitive.name
         others = [atom for atom in eqn.invars if atom is not source]
         number = next((f" {float(a.val):.6g}" for a in others if is_literal(a) and np.ndim(a.val) == 0), "")
         name = next((f" of {self._origin[a]}" for a in others if not is_literal(a) and self._origin.get(a)), "")
-        return f"{str(known).strip('_')}{name or number}"
+        operation = _operation(eqn)
+        return f"{operation}{name or (number if operation == eqn.primitive.name else '')}"
+
+
+def _operation(eqn: Any) -> str:
+    """The called function's name (``relu``), or the primitive's. A custom derivative hides it one call down."""
+    inner = eqn.params.get("call_jaxpr")
+    calls = getattr(getattr(inner, "jaxpr", inner), "eqns", ())
+    nested = calls[0].params.get("name") if len(calls) == 1 else None
+    return str(eqn.params.get("name") or nested or eqn.primitive.name).strip("_")
 
 
 def _stand_in(eqn: Any) -> Any:
