@@ -68,6 +68,8 @@ class AttentionRecipe(Recipe):
                 (256, 256, 128), (128, 128, 128),
             )
         ]
+        if match.window is not None and match.window < 1024:
+            points = points[-2:] + points[:-2]  # wide blocks would mostly be masked
         fitted = [{name: _nearest(axes[name], value) for name, value in point.items()} for point in points]
         seeds: list[dict[str, int]] = []
         for point in fitted:

@@ -19,7 +19,7 @@ from maxkernel_nb.values import Value
 SUPPORTED = frozenset({
     "add", "sub", "mul", "div", "max", "min", "pow", "neg", "exp", "exp2", "log", "log1p", "expm1", "tanh", "logistic",
     "erf", "erfc", "sqrt", "rsqrt", "abs", "sign", "floor", "ceil", "sin", "cos", "square", "integer_pow",
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select", "cast",
+    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select", "cast", "is_finite",
 })
 
 

@@ -86,7 +86,7 @@ class MatmulRecipe(Recipe):
         seeds = [p for p in _guesses(match) if all(p[k] in axes[k] for k in axes) and self.works(match, p)]
         if not seeds:
             raise Declined(f"no block size fits the VMEM of {match.chip} (rows of {match.n} elements)")
-        return TuningSpace(axes=axes, seeds=tuple(seeds[:6]))
+        return TuningSpace(axes=axes, seeds=tuple(seeds[:8]))
 
     def works(self, match: MatmulMatch, params: dict[str, int]) -> bool:
         return self.vmem_bytes(match, params) <= chip_named(match.chip).vmem_bytes - VMEM_MARGIN
@@ -107,7 +107,7 @@ class MatmulRecipe(Recipe):
         moving += area[match.out_kind] * itemsize(match.out_dtype)
         accumulator = bm * bn * 4
         # the product itself, and one f32 temporary of the epilogue that does not fit the registers
-        temporaries = bm * bn * 4 * (2 if match.epilogue.steps else 1)
+        temporaries = bm * bn * 4 * (3 if match.epilogue.steps else 1)
         return 2 * moving + accumulator + temporaries
 
     def bound(self, match: MatmulMatch) -> Bound:
@@ -175,16 +175,17 @@ def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
 
 
 def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
-    """Good first points, best first: deep blocks save accumulator traffic, wide ones save HBM traffic."""
+    """Good first points, best first: whole depth saves accumulator traffic, wide blocks save HBM traffic."""
     axes = _axes(match)
-    deep = axes["BLOCK_K"][::-1]
-    shapes = [(1024, 1024), (512, 1024), (1024, 512), (512, 512), (256, 512), (256, 256), (128, 256), (16, 128)]
+    deepest = [k for k in axes["BLOCK_K"] if k <= 8192][::-1]
     if match.whole_rows:
-        shapes = [(m, 0) for m in (1024, 512, 256, 128, 16)]
-    points = []
-    for m, n in shapes:
-        for k in deep:
-            point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": k}
+        shapes = [(m, 0) for m in (512, 256, 1024, 128)]
+    else:
+        shapes = [(1024, 512), (2048, 512), (512, 512), (1024, 1024), (2048, 1024), (256, 256)]
+    points: list[dict[str, int]] = []
+    for k in (deepest[:1] + [2048, 1024, 256]):
+        for m, n in shapes:
+            point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": _nearest(axes["BLOCK_K"], k)}
             if not match.whole_rows:
                 point["BLOCK_N"] = _nearest(axes["BLOCK_N"], n)
             if point not in points:

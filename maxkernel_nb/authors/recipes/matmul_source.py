@@ -19,6 +19,13 @@ _RESERVED = {
 }
 
 
+_TURN_HELPER = '''
+def _turn(outer, inner, steps):
+    """Inner blocks run forwards and backwards in turn, so that the block at each turn need not be fetched again."""
+    return jnp.where(jax.lax.rem(outer, 2) == 0, inner, steps - 1 - inner)
+'''
+
+
 def render(
     match: MatmulMatch, params: dict[str, int], blocks: tuple[int, int, int], bound_text: str, vmem_limit: int
 ) -> str:
@@ -39,6 +46,8 @@ class _Module:
             for c in match.epilogue.constants
         )}
         self.rows_outer = self._rows_outer()
+        # with two axes the inner one can turn round at each outer step: the block at the turn is there already
+        self.snake = self.whole_k and not self.whole_n
 
     def _rows_outer(self) -> bool:
         """With whole depth in a block, the outer axis' operand is read once; the other once per outer step."""
@@ -60,9 +69,8 @@ class _Module:
     # pieces
 
     def text(self) -> str:
-        parts = [
-            self.header(), self.imports(), self.constants(), BLOCK_HELPER, self.kernel(), self.entry(),
-        ]
+        helpers = [BLOCK_HELPER, _TURN_HELPER] if self.snake else [BLOCK_HELPER]
+        parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
             p.strip("\n") for p in parts[3:]
         ) + "\n"
@@ -123,7 +131,7 @@ class _Module:
 
     def produces_block(self) -> bool:
         """True if the result surely has the output block's shape: it depends on the product (or on a full input)."""
-        epilogue, full = self.match.epilogue, {"acc": self.match.out_kind == "full"}
+        epilogue = self.match.epilogue
         wide: dict[str, str] = {"acc": "full"}
         wide.update({f"@{i}": leaf.kind for i, leaf in enumerate(epilogue.leaves)})
         order = ["scalar", "row", "col", "full"]
@@ -143,7 +151,8 @@ class _Module:
             x, w = "rows", "columns"
         elif match.dtypes[match.lhs] != match.dtypes[match.rhs]:
             x, w = f"{x}.astype(jnp.float32)", f"{w}.astype(jnp.float32)"
-        extra = f", precision=jax.lax.Precision.{match.precision}" if match.precision and match.dots_dtype == "float32" else ""
+        exact = match.precision and match.dots_dtype == "float32"
+        extra = f", precision=jax.lax.Precision.{match.precision}" if exact else ""
         if match.rhs_form == "kn":
             return f"jnp.dot({x}, {w}, preferred_element_type=jnp.float32{extra})"
         dims = "(((1,), (1,)), ((), ()))"
@@ -175,22 +184,22 @@ class _Module:
             "    left = k - step * block_k",
             "    rows = jnp.where(lax.broadcasted_iota(jnp.int32, rows.shape, 1) < left, rows, 0)",
             f"    columns = jnp.where(lax.broadcasted_iota(jnp.int32, columns.shape, {depth_axis}) < left, columns, 0)",
-            f"product = {self.dot()}",
             "",
             "@pl.when(step == 0)",
-            "def _first():",
-            "    acc_ref[...] = product",
+            "def _start():",
+            "    acc_ref[...] = jnp.zeros_like(acc_ref)",
             "",
-            "@pl.when(step > 0)",
-            "def _add():",
-            "    acc_ref[...] += product",
+            f"acc_ref[...] += {self.dot()}",
             "",
             "@pl.when(step == steps - 1)",
             "def _finish():",
-            indent(self.epilogue("acc_ref[...]" if self.match.epilogue.uses("acc") <= 1 else "acc"))
-            if self.match.epilogue.uses("acc") <= 1
-            else indent(["acc = acc_ref[...]", *self.epilogue("acc")]),
+            indent(self.finish()),
         ]
+
+    def finish(self) -> list[str]:
+        if self.match.epilogue.uses("acc") == 1 and not self.match.epilogue.steps:
+            return self.epilogue("acc_ref[...]")
+        return ["product = acc_ref[...]", *self.epilogue("product")]
 
     # the entry function
 
@@ -209,7 +218,9 @@ class _Module:
     def rank_text(self, param: int) -> str:
         match = self.match
         if param == match.lhs:
-            return "[..., k]" if match.lhs_form == "mk" and match.lhs_rank > 2 else "[m, k]" if match.lhs_form == "mk" else "[k, m]"
+            if match.lhs_form == "km":
+                return "[k, m]"
+            return "[..., k]" if match.lhs_rank > 2 else "[m, k]"
         return "[k, n]" if match.rhs_form == "kn" else "[n, k]"
 
     def checks(self) -> list[str]:
@@ -254,6 +265,8 @@ class _Module:
         lines = ["block_m = _block(m, BLOCK_M, 16)"]
         lines.append("block_n = n  # whole rows" if self.whole_n else "block_n = _block(n, BLOCK_N, 128)")
         lines.append("block_k = k  # whole depth" if self.whole_k else "block_k = _block(k, BLOCK_K, 128)")
+        if self.snake:
+            lines.append(f"steps = pl.cdiv({'n, block_n' if self.rows_outer else 'm, block_m'})")
         return lines
 
     def axes(self) -> list[str]:
@@ -267,18 +280,23 @@ class _Module:
         match = self.match
         axes = ", ".join(self.axes())
         column = "0" if self.whole_n else "j"
+        row = "i"
         depth = "0" if self.whole_k else "d"
+        if self.snake and self.rows_outer:
+            column = "_turn(i, j, steps)"
+        elif self.snake:
+            row = "_turn(j, i, steps)"
         spec = {
-            "full": f"pl.BlockSpec((block_m, block_n), lambda {axes}: (i, {column}))",
+            "full": f"pl.BlockSpec((block_m, block_n), lambda {axes}: ({row}, {column}))",
             "row": f"pl.BlockSpec((1, block_n), lambda {axes}: (0, {column}))",
-            "col": f"pl.BlockSpec((block_m, 1), lambda {axes}: (i, 0))",
+            "col": f"pl.BlockSpec((block_m, 1), lambda {axes}: ({row}, 0))",
             "scalar": "pl.BlockSpec(memory_space=pltpu.SMEM)",
         }
         columns = (
             f"pl.BlockSpec((block_k, block_n), lambda {axes}: ({depth}, {column}))" if match.rhs_form == "kn"
             else f"pl.BlockSpec((block_n, block_k), lambda {axes}: ({column}, {depth}))"
         )
-        in_specs = [f"pl.BlockSpec((block_m, block_k), lambda {axes}: (i, {depth}))", columns]
+        in_specs = [f"pl.BlockSpec((block_m, block_k), lambda {axes}: ({row}, {depth}))", columns]
         in_specs += [spec[leaf.kind] for leaf in match.epilogue.leaves]
         size = {"i": "pl.cdiv(m, block_m)", "j": "pl.cdiv(n, block_n)", "d": "pl.cdiv(k, block_k)"}
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))

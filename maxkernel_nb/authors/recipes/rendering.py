@@ -78,6 +78,8 @@ class Lines:
                 return f"-{self.wrapped(step.args[0], 7)}", 6
             case "not":
                 return f"jnp.logical_not({first})", _ATOM
+            case "is_finite":
+                return f"jnp.abs({first}) < jnp.inf", 2
             case "integer_pow":
                 return f"{self.wrapped(step.args[0], 8)}**{step.power}", 7
             case "cast":
