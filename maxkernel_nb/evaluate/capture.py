@@ -101,13 +101,20 @@ def export(captured: Captured, chip: str) -> bytes:
 
 
 def constant_bytes(closed: Any) -> int:
-    """Bytes of arrays baked into the program, inner closed jaxprs included."""
-    total = sum(getattr(c, "nbytes", 0) for c in closed.consts)
+    """Bytes of arrays baked into the program: constants of it and of every closed jaxpr inside, and literals."""
+    total = sum(map(_bytes, closed.consts))
     for equation in compat.equations(closed):
+        total += sum(_bytes(v.val) for v in equation.invars if hasattr(v, "val"))
         for value in equation.params.values():
             values = value if isinstance(value, list | tuple) else (value,)
-            total += sum(constant_bytes(v) for v in values if hasattr(v, "consts") and hasattr(v, "jaxpr"))
+            total += sum(_bytes(c) for v in values if hasattr(v, "jaxpr") for c in getattr(v, "consts", ()))
     return total
+
+
+def _bytes(constant: Any) -> int:
+    """Not ``nbytes``: jax 0.7's literal arrays have none."""
+    dtype = getattr(constant, "dtype", None)
+    return int(constant.size) * dtype.itemsize if hasattr(dtype, "itemsize") and hasattr(constant, "size") else 0
 
 
 @contextlib.contextmanager
