@@ -109,8 +109,9 @@ class RunState(Value):
 
     @property
     def settled(self) -> bool:
-        """It ended, or waits for a decision."""
-        return self.ended or self.status is Status.WAITING
+        """It ended, or waits for something still undecided: right after an answer it goes on."""
+        undecided = self.open_question is not None or self.open_proposal is not None
+        return self.ended or (self.status is Status.WAITING and undecided)
 
     @property
     def ended(self) -> bool:

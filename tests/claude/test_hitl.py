@@ -37,15 +37,7 @@ def opening(server, number=-1):
 
 def answer(run, choice, text="", **more):
     """Answers and waits for the next question, or the end."""
-    seen = len(run.state.questions)
-    run.answer(choice, text, **more)
-    with run._changed:
-        assert run._changed.wait_for(lambda: run.state.ended or (run.settled and _further(run, seen)), 30)
-    return run
-
-
-def _further(run, seen):
-    return len(run.state.questions) > seen or run.state.open_proposal is not None
+    return run.answer(choice, text, **more).wait(30)
 
 
 def test_each_step_is_approved_and_the_last_proposal_is_the_persons_too(bench, serve, claude):
