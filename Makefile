@@ -10,10 +10,14 @@ QUICKSTART := example_notebooks/01_quickstart.ipynb
 INSTALL := $(BIN)/python -m pip install --quiet --editable
 export MPLBACKEND := agg
 
-.PHONY: demo test lab dev lint types e2e colab-pins frontend clean
+.PHONY: demo quickstart test lab dev lint types e2e colab-pins frontend clean
 
 demo: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py
+
+# Runs the quickstart in an empty project and keeps its outputs in the notebook; commit the result.
+quickstart: $(VENV)/.installed-tpu-lab
+	$(BIN)/python .ci/demo.py --store
 
 lab: $(VENV)/.installed-tpu-lab
 	$(BIN)/jupyter lab $(QUICKSTART)

@@ -1,7 +1,11 @@
-"""``make demo``: executes the quickstart without a browser and says what came out, one line a task."""
+"""``make demo``: executes the quickstart without a browser and says what came out, one line a task.
+
+``make quickstart`` (``--store``) does it in an empty project and keeps the outputs in the notebook itself.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,19 +20,25 @@ OUT = HERE / "build" / "demo"
 LIMIT_S = 420  # one cell
 
 
-def main() -> int:
+def main(store: bool) -> int:
+    if store:
+        shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True, exist_ok=True)
     before = {run.id for run in _runs()}
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    print(f"Running {NOTEBOOK.relative_to(HERE)}: {len(code)} cells, a few minutes, no TPU and no key needed.", flush=True)
+    print(f"Running {NOTEBOOK.name}: {len(code)} cells, a few minutes, no TPU and no key needed.", flush=True)
     failed = _execute(notebook, code)
     report = _write(notebook)
     new = [run for run in _runs() if run.id not in before]
     for run in new:
         print(_line(run))
     print(f"Report: {report}")
-    return 1 if failed or not new or any(run.outcome == "failed" for run in new) else 0
+    wrong = failed or not new or any(run.outcome == "failed" for run in new)
+    if store and not wrong:
+        nbformat.write(notebook, NOTEBOOK)
+        print(f"Stored in {NOTEBOOK.relative_to(HERE)}")
+    return 1 if wrong else 0
 
 
 def _runs():
@@ -45,8 +55,8 @@ def _execute(notebook, code) -> bool:
             first = (cell.source.strip().splitlines() or [""])[0]
             print(f"  {time.monotonic() - start:5.0f} s  [{code.index(cell) + 1}/{len(code)}] {first[:80]}", flush=True)
 
-    client = nbclient.NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", on_cell_start=started,
-                                     resources={"metadata": {"path": str(OUT)}})
+    client = nbclient.NotebookClient(notebook, timeout=LIMIT_S, kernel_name="python3", record_timing=False,
+                                     on_cell_start=started, resources={"metadata": {"path": str(OUT)}})
     try:
         client.execute()
     except nbclient.exceptions.CellExecutionError as error:
@@ -69,4 +79,4 @@ def _line(run) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(store="--store" in sys.argv[1:]))
