@@ -234,6 +234,7 @@ def _launch(run: Run, view: TaskView, author: Author, binder: Binder, settings: 
     engine.add(run)
     if on_created is not None:
         on_created(run)
+    runtime.evaluator.warm()
     engine.submit(runtime.drive(drive))
 
 

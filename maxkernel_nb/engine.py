@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -39,7 +40,7 @@ class Engine:
         with self._mutex:
             key = str(project.root)
             if key not in self._evaluators:
-                self._evaluators[key] = LocalEvaluator(project.objects)
+                self._evaluators[key] = LocalEvaluator(project.objects, workers=max(1, (os.cpu_count() or 2) // 2))
             return self._evaluators[key]
 
     def add(self, run: Run) -> None:

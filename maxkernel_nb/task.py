@@ -200,10 +200,11 @@ class Assessment(Value):
 
     @property
     def correct(self) -> bool:
-        """Every check passed (a ragged case may be declined) on at least three shape cases."""
+        """Every check was made and passed (a ragged case may be declined) on at least three shape cases."""
         checks = [v for v in self.verdicts if v.gate is GateName.CHECK]
         passed = {v.case for v in checks if v.outcome is Outcome.PASS}
-        return not self.failed and len(passed) >= 3
+        unmade = [v for v in checks if v.outcome is Outcome.INFRASTRUCTURE]
+        return not self.failed and not unmade and len(passed) >= 3
 
     @property
     def modelled_ms(self) -> float | None:

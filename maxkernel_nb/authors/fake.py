@@ -17,7 +17,9 @@ class ScriptedAuthor:
 
     name = "scripted"
 
-    def __init__(self, sources: Sequence[str], entry: str = "f", axes: dict[str, tuple[int, ...]] | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[str], entry: str = "f", axes: dict[str, tuple[int, ...]] | None = None
+    ) -> None:
         self.sources = list(sources)
         self.entry = entry
         self.axes = axes or {}

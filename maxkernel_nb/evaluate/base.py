@@ -30,6 +30,10 @@ class Evaluator(Protocol):
     that outcome. Nothing here raises for anything a candidate does.
     """
 
+    def warm(self) -> None:
+        """Starts workers in the background, so that the first verdict need not wait for them. Returns at once."""
+        ...
+
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None: ...
 
     async def judge(

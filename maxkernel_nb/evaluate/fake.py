@@ -1,6 +1,6 @@
 """A deterministic evaluator for tests: verdicts follow from marks in the candidate's text.
 
-``# wrong`` fails the check gate, ``# time=0.5`` sets the modelled ms (default 1.0), ``# declined`` declines the compile.
+``# wrong`` fails the check gate, ``# time=0.5`` sets the modelled ms (default 1.0).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class FakeEvaluator:
         self.delay_s = delay_s
         self.judged: list[tuple[str, tuple[GateName, ...]]] = []
         self.closed = False
+
+    def warm(self) -> None: ...
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
         await asyncio.sleep(self.delay_s)

@@ -45,7 +45,8 @@ def test_it_compiles_for_the_chip_in_a_process_without_this_package(tmp_path):
     )
     assert kernel.run.state.speedup > 1
     told = subprocess.run(
-        [sys.executable, "-c", FRESH, str(kernel.path.parent)], capture_output=True, text=True, timeout=200, cwd=tmp_path,
+        [sys.executable, "-c", FRESH, str(kernel.path.parent)], capture_output=True, text=True, timeout=200,
+        cwd=tmp_path,
     )
     assert told.stdout.startswith("custom calls: "), told.stderr[-2000:]
     assert int(told.stdout.split(": ")[1]) >= 1

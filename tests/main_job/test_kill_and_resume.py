@@ -16,7 +16,8 @@ DEFINE = '''
 %load_ext maxkernel_nb
 import jax, jax.numpy as jnp
 '''
-CELL = '''%%maxkernel auto --chip v6e --policy ask --budget "6 candidates" --shapes "x: bf16[512,1024], w: bf16[1024,512], b: bf16[512]"
+SHAPES = "x: bf16[512,1024], w: bf16[1024,512], b: bf16[512]"
+CELL = f'''%%maxkernel auto --chip v6e --policy ask --budget "6 candidates" --shapes "{SHAPES}"
 def gelu_linear(x, w, b):
     return jax.nn.gelu(x @ w + b)
 '''

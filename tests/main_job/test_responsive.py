@@ -6,7 +6,8 @@ import time
 import pytest
 from notebook_kernel import NotebookKernel
 
-CELL = '''%%maxkernel auto --chip v6e --policy propose --budget "8 candidates" --shapes "q: bf16[1,4,1024,128], k: bf16[1,4,1024,128], v: bf16[1,4,1024,128]"
+SHAPES = "q: bf16[1,4,1024,128], k: bf16[1,4,1024,128], v: bf16[1,4,1024,128]"
+CELL = f'''%%maxkernel auto --chip v6e --policy propose --budget "8 candidates" --shapes "{SHAPES}"
 def attention(q, k, v):
     s = jnp.einsum("bhqd,bhkd->bhqk", q, k) * 128 ** -0.5
     mask = jnp.tril(jnp.ones(s.shape[-2:], bool))
@@ -31,4 +32,5 @@ def test_one_plus_one_answers_while_a_run_works(tmp_path, capsys):
     assert len(times) > 20, "the run ended before anything could be measured"
     p95 = statistics.quantiles(times, n=20)[-1]
     with capsys.disabled():
-        print(f"\n1+1 during a run: {len(times)} cells, median {statistics.median(times) * 1e3:.0f} ms, p95 {p95 * 1e3:.0f} ms")
+        median = statistics.median(times)
+        print(f"\n1+1 during a run: {len(times)} cells, median {median * 1e3:.0f} ms, p95 {p95 * 1e3:.0f} ms")
