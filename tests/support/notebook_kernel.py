@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from queue import Empty
@@ -17,7 +16,7 @@ class NotebookKernel:
     def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
         from jupyter_client.manager import KernelManager
 
-        self.manager = KernelManager(kernel_cmd=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"])
+        self.manager = KernelManager(kernel_name="python3")
         self.manager.start_kernel(cwd=str(folder), env={**os.environ, "JAX_PLATFORMS": "cpu", **(env or {})})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
