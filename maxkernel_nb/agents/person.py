@@ -87,7 +87,7 @@ def _talk_cost(runtime: Runtime) -> str:
     state = runtime.run.state
     if not hasattr(runtime.author, "explain"):
         return "recipes, no money"
-    if not state.calls or state.spend.unpriced_calls:
+    if not state.spend.dollars or state.spend.unpriced_calls:
         return "model calls"
     talks = len({call.key for call in state.calls})
     return f"model calls, about ${state.spend.dollars / talks:.2f} as before"
