@@ -8,7 +8,7 @@ from maxkernel_nb.authors.recipes.attention_match import AttentionMatch, from_ca
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import static_guards
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, indent
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent
 
 _RESERVED = {
     "jax", "jnp", "pl", "pltpu", "functools", "math", "batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "s",
@@ -58,7 +58,7 @@ class _Module:
 
     def text(self) -> str:
         top = [self.header(), self.imports(), self.constants()]
-        rest = [BLOCK_HELPER, _DIVISOR_HELPER, self.kernel(), self.entry()]
+        rest = [BLOCK_HELPER, _DIVISOR_HELPER, *erf_helper(self.body_text()), self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in top) + "\n\n\n" + "\n\n\n".join(p.strip("\n") for p in rest) + "\n"
 
     # head
@@ -100,7 +100,7 @@ class _Module:
             "LOG2_E = math.log2(math.e)  # exp(x) = exp2(x * LOG2_E), and exp2 is what the hardware has",
             "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
         ]
-        if any("bsm" == layout for layout in self.match.layouts):
+        if "bsm" in self.match.layouts:
             lines += [f"HEADS = {self.match.sizes.heads}", f"KV_HEADS = {self.match.sizes.kv_heads}"]
         return "\n".join(lines)
 
@@ -279,11 +279,11 @@ class _Module:
                 "    start, size = pl.multiple_of(first_query, rows), (part + 1) * rows",
                 "    s, raw = raw, scores(part + 1, start, size + rows) if part + 1 < parts else None",
                 *(["    s = score(s, part, start, size)"] if self.scale is None else []),
-                "    before, corner = s[:, : part * rows], s[:, part * rows :]",
+                "    corner = s[:, part * rows :]",
                 "    query = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 0)",
                 "    key = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 1)",
                 "    corner = jnp.where(key <= query, corner, -jnp.inf)",
-                "    s = jnp.concatenate([before, corner], axis=1) if part else corner",
+                "    s = jnp.concatenate([s[:, : part * rows], corner], axis=1) if part else corner",
                 "    states[part] = absorb(states[part], s, start, size)",
             ]
         blocks = f"blocks = {self.k}_ref.shape[0] // block_k"

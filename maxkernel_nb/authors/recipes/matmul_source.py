@@ -8,7 +8,7 @@ from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import static_guards
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, indent, joined
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.matmul import MatmulMatch
@@ -70,6 +70,7 @@ class _Module:
 
     def text(self) -> str:
         helpers = [BLOCK_HELPER, _TURN_HELPER] if self.snake else [BLOCK_HELPER]
+        helpers += erf_helper(self.epilogue_text())
         parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
             p.strip("\n") for p in parts[3:]

@@ -14,6 +14,21 @@ def _block(size, limit, unit):
 '''
 
 
+# lax.erf has no TPU lowering in Pallas before jax 0.8, and erfc has none at all.
+_ERF = '''
+def _erf(x):
+    """Abramowitz and Stegun 7.1.26: within 1.5e-7, from operations that every Pallas version lowers."""
+    t = 1.0 / (1.0 + 0.3275911 * jnp.abs(x))
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return jnp.sign(x) * (1.0 - series * jnp.exp(-x * x))
+'''
+
+
+def erf_helper(text: str) -> list[str]:
+    """The helper's source, if the rendered text calls it."""
+    return [_ERF] if "_erf(" in text else []
+
+
 def comment(*paragraphs: str) -> str:
     lines: list[str] = []
     for paragraph in paragraphs:
