@@ -250,7 +250,8 @@ def _folder(place: Project, run_id: str) -> Path:
 
 
 def _refuse_finished(state: RunState) -> None:
-    if state.ended and state.outcome not in (ev.RunOutcome.STOPPED, ev.RunOutcome.FAILED):
+    unfinished = (ev.RunOutcome.STOPPED, ev.RunOutcome.FAILED, ev.RunOutcome.PROPOSED)
+    if state.ended and state.outcome not in unfinished:
         raise UsageError(f"Run {state.run_id} is finished ({state.outcome}); run its cell again to start a new one.")
 
 

@@ -86,6 +86,13 @@ class BaselineProfiled(Event):
     profile: ScheduleProfile
 
 
+class TaskAdmitted(Event):
+    """``weak``: cheap wrong answers that would pass the task's tolerance; shown beside every result of the task."""
+
+    kind: Literal["task-admitted"] = "task-admitted"
+    weak: tuple[str, ...] = ()
+
+
 class PlanMade(Event):
     kind: Literal["plan-made"] = "plan-made"
     plan: Plan
@@ -295,10 +302,10 @@ class ControlChanged(Event):
 
 
 AnyEvent = Annotated[
-    RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | CandidateAdded | VerdictReached
-    | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade | DecisionTaken | Applied | Undone
-    | StatusChanged | RunEnded | ConversationOpened | ModelSaid | ModelReplied | ConversationClosed | LessonLearned
-    | QuestionAsked | AnswerGiven | Explained | ControlChanged,
+    RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | TaskAdmitted | CandidateAdded
+    | VerdictReached | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade | DecisionTaken | Applied
+    | Undone | StatusChanged | RunEnded | ConversationOpened | ModelSaid | ModelReplied | ConversationClosed
+    | LessonLearned | QuestionAsked | AnswerGiven | Explained | ControlChanged,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

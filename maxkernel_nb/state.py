@@ -158,6 +158,11 @@ def _(event: ev.BaselineProfiled, state: RunState) -> dict[str, Any]:
 
 
 @_apply.register
+def _(event: ev.TaskAdmitted, state: RunState) -> dict[str, Any]:
+    return {} if state.task is None else {"task": state.task.model_copy(update={"weak": event.weak})}
+
+
+@_apply.register
 def _(event: ev.PlanMade, state: RunState) -> dict[str, Any]:
     return {"plan": event.plan}
 

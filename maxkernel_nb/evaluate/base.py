@@ -36,6 +36,10 @@ class Evaluator(Protocol):
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None: ...
 
+    async def admit(self, task: KernelTask) -> tuple[str, ...]:
+        """Cheap wrong answers (zeros, an ignored input ...) that this task's tolerance would let pass."""
+        ...
+
     async def judge(
         self,
         task: KernelTask,

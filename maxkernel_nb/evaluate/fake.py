@@ -20,12 +20,16 @@ class FakeEvaluator:
         self.delay_s = delay_s
         self.judged: list[tuple[str, tuple[GateName, ...]]] = []
         self.closed = False
+        self.weak: tuple[str, ...] = ()
 
     def warm(self) -> None: ...
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
         await asyncio.sleep(self.delay_s)
         return None if self.baseline_ms is None else fake_profile(self.baseline_ms, task.chip)
+
+    async def admit(self, task: KernelTask) -> tuple[str, ...]:
+        return self.weak
 
     async def judge(
         self, task: KernelTask, candidate: Candidate, gates: Sequence[GateName] = ALL_GATES,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from maxkernel_nb import events as ev
+from maxkernel_nb.agents.admission import admit
 from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.implementer import implement
 from maxkernel_nb.agents.improver import improve
@@ -21,7 +24,7 @@ from maxkernel_nb.task import GateName, Outcome
 async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
     """The autonomous metric-driven loop."""
     seat(runtime)
-    await profile_reference(runtime)
+    await asyncio.gather(profile_reference(runtime), admit(runtime))
     try:
         await _find_best(runtime)
     except BudgetExceeded as error:

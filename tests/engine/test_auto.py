@@ -165,3 +165,10 @@ def test_the_search_ends_when_nothing_gets_better(bench):
     author = ScriptedAuthor([GOOD], axes={"A": tuple(range(30))})
     bench.run(author, evaluator, tuning_points=30, patience=4).wait(10)
     assert len(evaluator.judged) == 5
+
+
+def test_a_task_that_lets_wrong_answers_pass_is_flagged_weak(bench):
+    evaluator = FakeEvaluator()
+    evaluator.weak = ("all zeros",)
+    run = bench.run(evaluator=evaluator).wait(10)
+    assert run.state.task.weak == ("all zeros",)
