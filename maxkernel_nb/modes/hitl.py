@@ -6,10 +6,12 @@ Under another policy than ``ask`` every question takes its default: the run goes
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.agents.admission import admit
 from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.explainer import explain
 from maxkernel_nb.agents.improver import improve, next_attack
@@ -35,7 +37,7 @@ _REPAIRS_UNASKED = 3  # under a policy nobody says when to stop repairing
 
 async def hitl(runtime: Runtime) -> tuple[RunOutcome, str]:
     seat(runtime)
-    await profile_reference(runtime)
+    await asyncio.gather(profile_reference(runtime), admit(runtime))
     try:
         await _Session(runtime).run()
     except BudgetExceeded as error:

@@ -152,7 +152,7 @@ def test_unusual_inputs_are_tried_on_the_winner_and_a_difference_is_said(bench, 
         """Wraps the fake judge: a check drawn with a large mean fails."""
 
         def __init__(self, inner):
-            self.inner, self.baseline, self.close = inner, inner.baseline, inner.close
+            self.inner, self.baseline, self.admit, self.close = inner, inner.baseline, inner.admit, inner.close
 
         async def judge(self, task, candidate, *args, **more):
             if task.check_cases[0].args[0].draw.mean > 10:
