@@ -246,7 +246,7 @@ def _meters(state: RunState) -> tuple[m.Meter, ...]:
         ("Candidates judged", spend.judged, caps.judged, str(spend.judged), "{:.0f}"),
         ("Time", spend.wall_seconds, caps.wall_seconds, _duration(spend.wall_seconds), ""),
         ("Tokens", tokens, caps.tokens, f"{tokens:,}", "{:,}"),
-        ("Dollars", spend.dollars, caps.dollars, f"${spend.dollars:.2f}", "${:.2f}"),
+        ("Dollars", spend.dollars, caps.dollars, f"{spend.dollars:.2f}", "{:.2f}"),  # no sign: MathJax reads $ pairs
         *((("Model calls", spend.calls, caps.calls, _calls(spend), "{}"),) if spend.calls or caps.calls else ()),
         ("Chip seconds", spend.chip_seconds, caps.chip_seconds, f"{spend.chip_seconds:.1f}", "{:g}"),
     )

@@ -32,7 +32,7 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
         )
         return Judgement(assessment=judged.assessment, profile=judged.profile)
 
-    title = f"Judge {candidate.note or candidate.id}"
+    title = f"{'Judge' if GateName.CHECK in gates else 'Try'} {_described(candidate)}"
     fresh = key not in runtime.run.state.results
     judgement = await runtime.step(key, "tester", title, work, Judgement, summary=_summary)
     if fresh:
@@ -40,6 +40,12 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
     if fresh and judgement.profile is not None:
         runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judgement.profile))
     return judgement
+
+
+def _described(candidate: Candidate) -> str:
+    """By its constants where it has any, for those tell tuned candidates apart."""
+    constants = ", ".join(f"{name} {value}" for name, value in candidate.params.items())
+    return constants or candidate.note or candidate.id
 
 
 def _record(runtime: Runtime, candidate: Candidate, verdict: Verdict) -> None:

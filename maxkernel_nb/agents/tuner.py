@@ -69,7 +69,7 @@ class _Search:
 
     async def run(self, points: int) -> list[tuple[float, Candidate]]:
         while points > 0 and self.idle < self.runtime.settings.patience:
-            batch = self._ask(min(_BATCH, points))
+            batch = self._ask(min(_BATCH, points, self._affordable()))
             if not batch:
                 break
             points -= len(batch)
@@ -77,6 +77,11 @@ class _Search:
             for (trial, candidate), judgement in zip(batch, judgements, strict=True):
                 self._tell(trial, candidate, judgement)
         return self.found
+
+    def _affordable(self) -> int:
+        """Candidates that may still be judged; at least one, whose own check then names the cap that is reached."""
+        left = self.runtime.settings.budget.judged_left(self.runtime.run.state.spend)
+        return _BATCH if left is None else max(1, left)
 
     def _ask(self, count: int) -> list[tuple[Any, Candidate]]:
         batch: list[tuple[Any, Candidate]] = []
