@@ -35,8 +35,8 @@ class AttentionRecipe(Recipe):
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> AttentionMatch:
         timing = task.timing_case.name
-        found = [recognise_case(canonicalise(traces[n])) for n in [timing, *(n for n in traces if n != timing)]]
-        first = found[0]
+        first = recognise_case(canonicalise(traces[timing]))
+        found = [first, *(recognise_case(canonicalise(traces[n]), first) for n in traces if n != timing)]
         if any(_shape_free(f) != _shape_free(first) for f in found):
             raise Declined("the computation differs between shape cases, not only in its sizes")
         leaves, grouping = _leaves(found), _grouping(found)
@@ -53,9 +53,9 @@ class AttentionRecipe(Recipe):
         return AttentionMatch(
             signature=signature_of(task), chip=task.chip, q=first.names[0], k=first.names[1], v=first.names[2],
             layouts=first.layouts, sizes=first.sizes, dtypes=first.dtypes, out_dtype=first.out_dtype,
-            score=_expression(found, leaves), causal=causal, window=window,
+            weights_dtype=first.weights_dtype, score=_expression(found, leaves), causal=causal, window=window,
             mask_fill=first.fill if masked_by_input and (causal or window is not None) else None,
-            grouping=grouping, precision=first.trail.precision,  # type: ignore[arg-type]
+            nan_rows=first.fill == float("-inf"), grouping=grouping, precision=first.trail.precision,  # type: ignore[arg-type]
         )
 
     def space(self, match: AttentionMatch) -> TuningSpace:
@@ -194,7 +194,7 @@ def _shape_free(found: Found) -> tuple[Any, ...]:
     trail = found.trail
     scaled = tuple(op for op, _ in trail.reader.prescales)
     return (
-        found.names, found.layouts, tuple(leaf.param for leaf in found.leaves), found.dtypes, found.out_dtype,
+        found.names, found.layouts, tuple(leaf.param for leaf in found.leaves), found.dtypes, found.out_dtype, found.weights_dtype,
         trail.result, trail.precision, scaled, trail.keep is None,
     )
 

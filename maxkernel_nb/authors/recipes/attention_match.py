@@ -40,9 +40,11 @@ class AttentionMatch(Match):
     sizes: Sizes
     dtypes: tuple[str, ...]
     out_dtype: str
+    weights_dtype: str = "bfloat16"  # of the probabilities, as the second product takes them
     score: Expression
     causal: Literal["", "square", "start", "end"] = ""
     window: int | None = None
+    nan_rows: bool = False  # a positional mask writes -inf: a query without keys gives NaN, as in the reference
     mask_fill: float | None = None  # what the reference writes where a positional mask is off, if that must be kept
     grouping: Literal["block", "tile"] = "block"
     precision: str = ""

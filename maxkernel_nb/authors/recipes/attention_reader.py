@@ -43,9 +43,11 @@ class Found:
     fill: float | None
     dtypes: tuple[str, ...]
     out_dtype: str
+    weights_dtype: str  # of the probabilities as the second product takes them
 
 
-def recognise_case(graph: Graph) -> Found:
+def recognise_case(graph: Graph, like: Found | None = None) -> Found:
+    """``like``: the timing case's findings; axes of one may be read in several ways, so layouts are taken from it."""
     if len(graph.outputs) != 1:
         raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
     dots = graph.live("dot")
@@ -55,20 +57,24 @@ def recognise_case(graph: Graph) -> Found:
     if first not in graph.ancestors(second):
         raise Declined("its two products do not follow one another")
     walk = _Walk(graph, first, second)
-    reasons = []
-    for layout in LAYOUTS.get(len(graph[graph.outputs[0]].shape), ()):
+    rank = len(graph[graph.outputs[0]].shape)
+    possible = (like.layouts[3],) if like is not None else LAYOUTS.get(rank, ())
+    found, reasons = [], []
+    for layout in possible:
         try:
-            return _with_layout(walk, layout)
-        except _WrongLayout as reason:
+            found.append(_with_layout(walk, layout, like.layouts if like is not None else None))
+        except (_WrongLayout, Declined) as reason:
             reasons.append(str(reason))
-    raise Declined(reasons[0] if reasons else f"an output of rank {len(graph[graph.outputs[0]].shape)} is not attention's")
+    if not found:
+        raise Declined(reasons[0] if reasons else f"an output of rank {rank} is not attention's")
+    return max(found, key=lambda f: f.sizes.q_len)  # one head of many queries, not many heads of one query
 
 
 class _WrongLayout(Exception):
     """This hypothesis about the arrays' layout does not hold; another may."""
 
 
-def _with_layout(walk: _Walk, layout: Layout) -> Found:
+def _with_layout(walk: _Walk, layout: Layout, expected: tuple[Layout, ...] | None) -> Found:
     graph = walk.graph
     out_shape = graph[graph.outputs[0]].shape
     dims = layout_sizes(layout, out_shape, walk.v_dim)
@@ -77,9 +83,16 @@ def _with_layout(walk: _Walk, layout: Layout) -> Found:
     batch, heads, q_len = dims
     b, h, s, dv, key, d = sample_points((batch, heads, q_len, walk.v_dim, walk.kv_len, walk.head_dim))
     trail = walk.trail(layout_index(layout, {"b": b, "h": h, "s": s, "d": dv}, walk.v_dim), key, d)
-    q_layout = _match(walk, trail, "q", {"b": b, "h": h, "s": s, "d": d}, batch, heads, q_len)
-    kv_heads, grouping, k_layout = _match_keys(walk, trail, "k", {"b": b, "h": h, "s": key, "d": d}, batch, heads)
-    kv_heads_v, grouping_v, v_layout = _match_keys(walk, trail, "v", {"b": b, "h": h, "s": key, "d": dv}, batch, heads)
+    wanted = dict(zip("qkv", expected, strict=False)) if expected else {}
+    q_layout = _match(walk, trail, "q", {"b": b, "h": h, "s": s, "d": d}, (batch, heads, q_len), wanted.get("q"))
+    kv_heads, grouping, k_layout = _match_keys(
+        walk, trail, "k", {"b": b, "h": h, "s": key, "d": d}, batch, heads, wanted.get("k")
+    )
+    kv_heads_v, grouping_v, v_layout = _match_keys(
+        walk, trail, "v", {"b": b, "h": h, "s": key, "d": dv}, batch, heads, wanted.get("v")
+    )
+    if kv_heads in (1, heads):
+        grouping = grouping_v
     if (kv_heads, grouping) != (kv_heads_v, grouping_v):
         raise Declined("keys and values are shared between heads in different ways")
     sizes = Sizes(
@@ -93,7 +106,7 @@ def _with_layout(walk: _Walk, layout: Layout) -> Found:
     return Found(
         names=numbers, layouts=(q_layout, k_layout, v_layout, layout), sizes=sizes, grouping=grouping, band=band,
         trail=trail, leaves=leaves, fill=fill, dtypes=tuple(p.dtype for p in params),
-        out_dtype=graph.output_dtypes[0],
+        out_dtype=graph.output_dtypes[0], weights_dtype=graph[walk.values].attr("operands")[walk.p_side],
     )
 
 
@@ -102,29 +115,29 @@ def _same(found: Indices, wanted: Indices) -> bool:
 
 
 def _match(
-    walk: _Walk, trail: Trail, name: str, at: dict[str, np.ndarray], batch: int, heads: int, length: int
+    walk: _Walk, trail: Trail, name: str, at: dict[str, np.ndarray], sizes: tuple[int, int, int], wanted: Layout | None
 ) -> Layout:
     number, indices = trail.inputs[name]
     shape, dim = walk.graph[number].shape, walk.dim_of(name)
-    for layout in LAYOUTS.get(len(shape), ()):
-        if layout_sizes(layout, shape, dim) == (batch, heads, length) and _same(indices, layout_index(layout, at, dim)):
+    for layout in (wanted,) if wanted else LAYOUTS.get(len(shape), ()):
+        if layout_sizes(layout, shape, dim) == sizes and _same(indices, layout_index(layout, at, dim)):
             return layout
     raise _WrongLayout(f"{name} is an input of shape {list(shape)} read in an order this recipe does not know")
 
 
 def _match_keys(
-    walk: _Walk, trail: Trail, name: str, at: dict[str, np.ndarray], batch: int, heads: int
+    walk: _Walk, trail: Trail, name: str, at: dict[str, np.ndarray], batch: int, heads: int, wanted: Layout | None
 ) -> tuple[int, str, Layout]:
     number, _ = trail.inputs[name]
     shape, dim = walk.graph[number].shape, walk.dim_of(name)
-    for layout in LAYOUTS.get(len(shape), ()):
+    for layout in (wanted,) if wanted else LAYOUTS.get(len(shape), ()):
         sizes = layout_sizes(layout, shape, dim)
         if sizes is None or heads % sizes[1]:
             continue
         kv_heads = sizes[1]
         for grouping, head in (("block", at["h"] // (heads // kv_heads)), ("tile", at["h"] % kv_heads)):
             try:
-                found = _match(walk, trail, name, {**at, "h": head}, batch, kv_heads, walk.kv_len)
+                found = _match(walk, trail, name, {**at, "h": head}, (batch, kv_heads, walk.kv_len), layout)
             except _WrongLayout:
                 continue
             return kv_heads, grouping, found
@@ -163,8 +176,10 @@ def _band(walk: _Walk, layout: Layout, sizes: Sizes) -> tuple[tuple[int | None, 
     if any((k != keep).any() for k in keeps):
         raise Declined("the mask differs between batch entries or heads")
     table = keep.reshape(len(rows), sizes.kv_len)
-    if not table.any(axis=1).all():
-        raise Declined("the mask leaves some queries without any key")
+    some = table.any(axis=1)
+    if not some.all() and np.isfinite(min(trail.fills)):
+        raise Declined("the mask leaves some queries without any key, and a finite fill then averages over all of them")
+    table, rows = table[some], rows[some]
     lowest, highest = table.argmax(axis=1), sizes.kv_len - 1 - table[:, ::-1].argmax(axis=1)
     low = {int(v) for v in (lowest - rows)[lowest > 0]}
     high = {int(v) for v in (highest - rows)[highest < sizes.kv_len - 1]}

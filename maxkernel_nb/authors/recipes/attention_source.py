@@ -189,7 +189,11 @@ class _Module:
             "    fade = jnp.exp2((top - new_top) * factor)",
             f"    v = {self.v}_ref[pl.ds(start, size), :]",
         ]
+        wide = "float32" in (self.match.weights_dtype, self.match.dtypes[self.match.v])
         dot = "jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)"
+        if wide:
+            lines[-1] += ".astype(jnp.float32)"
+            dot = "jnp.dot(weights, v, preferred_element_type=jnp.float32)"
         if self.sums_on_mxu:
             return [
                 *lines,
@@ -409,12 +413,12 @@ class _Module:
                 "if q_len != kv_len:",
                 '    raise NotImplementedError(f"this kernel masks equal lengths only, not {q_len} queries, {kv_len} keys")',
             ]
-        if match.causal == "start" and match.window is not None:
+        if match.causal == "start" and match.window is not None and not match.nan_rows:
             lines += [
                 "if q_len > kv_len:",
                 '    raise NotImplementedError(f"a window over {kv_len} keys leaves some of {q_len} queries without any")',
             ]
-        if match.causal == "end":
+        if match.causal == "end" and not match.nan_rows:
             lines += [
                 "if q_len > kv_len:",
                 '    raise NotImplementedError(f"{q_len} queries aligned to the end of {kv_len} keys leave rows without any")',

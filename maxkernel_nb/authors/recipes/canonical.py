@@ -43,6 +43,7 @@ def canonicalise(closed: Any) -> Graph:
 class _Builder:
     def __init__(self) -> None:
         self.graph = Graph()
+        self.operands: tuple[str, ...] = ()  # dtypes of the equation at hand, before casts vanished
 
     def run(self, jaxpr: Any, consts: Sequence[int], args: Sequence[int]) -> list[int]:
         env: dict[Any, int] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -70,6 +71,7 @@ class _Builder:
         shape, dtype = tuple(getattr(aval, "shape", ())), str(getattr(aval, "dtype", ""))
         handler: Callable[..., int] | None = getattr(self, "op_" + name, None)
         if handler is not None:
+            self.operands = tuple(str(getattr(v.aval, "dtype", "")) for v in eqn.invars)
             return [handler(eqn.params, inputs, shape, dtype)]
         if name in ELEMENTWISE and len(eqn.outvars) == 1:
             return [self.elementwise(name, inputs, shape, dtype)]
@@ -183,6 +185,7 @@ class _Builder:
         attrs = (
             ("batch", tuple(tuple(int(d) for d in side) for side in batch)),
             ("contract", tuple(tuple(int(d) for d in side) for side in contract)),
+            ("operands", self.operands),
             ("precision", compat.precision_name(params.get("precision"))),
         )
         return self.graph.add(Node("dot", tuple(inputs), shape, dtype, attrs))

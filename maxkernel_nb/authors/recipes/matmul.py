@@ -48,12 +48,14 @@ class MatmulMatch(Match):
     out_kind: Literal["full", "col"]
     output_form: Literal["lead_tail", "lead_n", "m_n", "lead", "lead_1", "m", "m_1"]
     precision: str = ""
+    narrowed: tuple[bool, bool] = (False, False)  # float32 inputs that the function multiplies as bfloat16
     whole_rows: bool = False  # a reduction over n: one block holds whole rows
     epilogue: Expression
 
     @property
     def dots_dtype(self) -> str:
-        pair = {self.dtypes[self.lhs], self.dtypes[self.rhs]}
+        sides = zip((self.lhs, self.rhs), self.narrowed, strict=True)
+        pair = {"bfloat16" if narrow else self.dtypes[i] for i, narrow in sides}
         return pair.pop() if len(pair) == 1 else "float32"
 
 
@@ -244,6 +246,10 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
     reader = _EpilogueReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
     output = graph.outputs[0]
     out_shape = graph[output].shape
+    narrowed = tuple(
+        node.attr("operands")[side] == "bfloat16" and _param_dtype(graph, number) == "float32"
+        for side, number in ((rows_side, lhs), (1 - rows_side, rhs))
+    )
     kind, result = reader.read_output(output, out_shape)
     dims = {"n": n, "k": k, "m": m}
     params = [graph[p] for p in sorted(_params(graph), key=lambda p: graph[p].attr("index"))]
@@ -251,12 +257,17 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
         "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
         "output_form": _output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
+        "narrowed": narrowed,
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
     })
 
 
 def _params(graph: Graph) -> list[int]:
     return [n for n, node in enumerate(graph.nodes) if node.op == "param"]
+
+
+def _param_dtype(graph: Graph, index: int) -> str:
+    return next(graph[n].dtype for n in _params(graph) if graph[n].attr("index") == index)
 
 
 def _operand(

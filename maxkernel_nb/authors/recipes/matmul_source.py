@@ -145,13 +145,20 @@ class _Module:
                 wide[f"%{i}"] = both
         return wide.get(epilogue.result, "scalar") == self.match.out_kind
 
+    def loads(self) -> tuple[str, str]:
+        """Both operands in the type that the product takes."""
+        match = self.match
+        texts = []
+        for name, param, narrow in zip((self.x, self.w), (match.lhs, match.rhs), match.narrowed, strict=True):
+            own = "bfloat16" if narrow else match.dtypes[param]
+            wanted = match.dots_dtype if own != match.dots_dtype else own
+            cast = f".astype(jnp.{wanted})" if wanted != match.dtypes[param] else ""
+            texts.append(f"{name}_ref[...]{cast}")
+        return texts[0], texts[1]
+
     def dot(self) -> str:
         match = self.match
-        x, w = f"{self.x}_ref[...]", f"{self.w}_ref[...]"
-        if not self.whole_k:
-            x, w = "rows", "columns"
-        elif match.dtypes[match.lhs] != match.dtypes[match.rhs]:
-            x, w = f"{x}.astype(jnp.float32)", f"{w}.astype(jnp.float32)"
+        x, w = self.loads() if self.whole_k else ("rows", "columns")
         exact = match.precision and match.dots_dtype == "float32"
         extra = f", precision=jax.lax.Precision.{match.precision}" if exact else ""
         if match.rhs_form == "kn":
@@ -174,12 +181,10 @@ class _Module:
     def stepped_body(self) -> list[str]:
         match = self.match
         axis = 1 if self.whole_n else 2
-        wide = match.dtypes[match.lhs] != match.dtypes[match.rhs]
-        cast = ".astype(jnp.float32)" if wide else ""
         depth_axis = 0 if match.rhs_form == "kn" else 1
         return [
             f"step, steps = pl.program_id({axis}), pl.num_programs({axis})",
-            f"rows, columns = {self.x}_ref[...]{cast}, {self.w}_ref[...]{cast}",
+            f"rows, columns = {', '.join(self.loads())}",
             "block_k = rows.shape[1]",
             "if k % block_k:  # the last step reaches past the end: what lies there is not ours",
             "    left = k - step * block_k",
