@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maxkernel_nb.magics.host import cell_number
-
 from maxkernel_nb.errors import UsageError
+from maxkernel_nb.magics.host import cell_number
 from maxkernel_nb.options import nearest
 
 INPUT_MAKER = "create_inputs"  # jaxbench's convention: never the function to optimize

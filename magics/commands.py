@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from maxkernel_nb.config import Setting
+from maxkernel_nb.errors import ApprovalRequired, UsageError
 from maxkernel_nb.magics import helptext
 from maxkernel_nb.magics.failures import Interrupted
 from maxkernel_nb.magics.host import is_batch
 from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CommandLine
 from maxkernel_nb.magics.views import Bundle, Table, Text
-
-from maxkernel_nb.config import Setting
-from maxkernel_nb.errors import ApprovalRequired, UsageError
 
 _PATIENCE = 5.0  # seconds a command waits for the engine to carry a decision out; it goes on afterwards
 
@@ -52,9 +51,8 @@ class Commands:
 
             return Bundle(state_bundle(_state(run)))
         if not hasattr(self.shell, "kernel"):
-            from maxkernel_nb.widgets.text import render_text
-
             from maxkernel_nb.document import document
+            from maxkernel_nb.widgets.text import render_text
 
             return Text(render_text(document(run.state)))
         self.panels.show(run)
@@ -72,10 +70,9 @@ class Commands:
         return Table(("Spent", "Used", "Cap"), rows, caption=f"Run {state.run_id}")
 
     def do_report(self, line: CommandLine) -> Bundle:
-        from maxkernel_nb.widgets.html import render_page
-
         from maxkernel_nb.document import document
         from maxkernel_nb.store import Project, write_atomically
+        from maxkernel_nb.widgets.html import render_page
 
         state = _state(self._find(line))
         path = Path(line.extra) if line.extra else Project(self.project).reports / f"{state.run_id}.html"

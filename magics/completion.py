@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from maxkernel_nb.magics.commands import run_folders
-
 from maxkernel_nb.errors import MaxKernelError
+from maxkernel_nb.magics.commands import run_folders
 from maxkernel_nb.options import COMMANDS, MODES, Option, command, mode, options_of
 
 CELL, LINE = "%%maxkernel", "%maxkernel"

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxkernel_nb.magics.views import Table
-
 from maxkernel_nb.config import Setting
 from maxkernel_nb.errors import MaxKernelError
+from maxkernel_nb.magics.views import Table
 
 _MIN_FREE_GIB = 1.0
 

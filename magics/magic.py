@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+
+from maxkernel_nb import config
+from maxkernel_nb.errors import UsageError
 from maxkernel_nb.magics import cell, helptext
 from maxkernel_nb.magics.commands import Commands
 from maxkernel_nb.magics.completion import Completer
@@ -16,9 +19,6 @@ from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CellLine, parse_cell_line, parse_command_line
 from maxkernel_nb.magics.settings import MaxKernel
 from maxkernel_nb.magics.views import Text
-
-from maxkernel_nb import config
-from maxkernel_nb.errors import UsageError
 from maxkernel_nb.options import nearest
 
 _DISABLED = "maxkernel is turned off (MAXKERNEL_DISABLE is set)"

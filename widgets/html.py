@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+
+from maxkernel_nb.document_model import Document
 from maxkernel_nb.widgets import markdown
 from maxkernel_nb.widgets.charts import Chart, charts
 from maxkernel_nb.widgets.limits import LINE
 from maxkernel_nb.widgets.text import plain
-
-from maxkernel_nb.document_model import Document
 
 if TYPE_CHECKING:
     from jinja2 import Template

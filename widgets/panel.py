@@ -11,15 +11,15 @@ from typing import Any, Protocol
 
 import anywidget
 import traitlets
-from maxkernel_nb.widgets.limits import fit
-from maxkernel_nb.widgets.text import one_line
-from maxkernel_nb.widgets.wire import Ack, Intent, Message
 from pydantic import ValidationError
 
 from maxkernel_nb.document import document
 from maxkernel_nb.document_model import Document
 from maxkernel_nb.errors import MaxKernelError, UsageError
 from maxkernel_nb.state import RunState
+from maxkernel_nb.widgets.limits import fit
+from maxkernel_nb.widgets.text import one_line
+from maxkernel_nb.widgets.wire import Ack, Intent, Message
 
 log = logging.getLogger(__name__)
 _STATIC = Path(__file__).parent / "static"

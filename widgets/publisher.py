@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from maxkernel_nb.document import document
+from maxkernel_nb.state import RunState
 from maxkernel_nb.widgets.coalesce import Coalescer
 from maxkernel_nb.widgets.html import render_fragment
 from maxkernel_nb.widgets.panel import RunLike, RunPanel
 from maxkernel_nb.widgets.text import one_line, render_text
-
-from maxkernel_nb.document import document
-from maxkernel_nb.state import RunState
 
 Publish = Callable[[dict[str, Any], dict[str, Any], str, bool], None]
 """``(data, metadata, display_id, update)``"""

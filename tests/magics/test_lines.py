@@ -5,10 +5,10 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from maxkernel_nb.magics.commands import Commands
-from maxkernel_nb.magics.parsing import parse_cell_line, parse_command_line
 
 from maxkernel_nb.errors import UsageError
+from maxkernel_nb.magics.commands import Commands
+from maxkernel_nb.magics.parsing import parse_cell_line, parse_command_line
 from maxkernel_nb.options import COMMANDS, MODES, OPTIONS
 
 TEXTS = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1).filter(lambda t: t[0] != "-")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from maxkernel_nb.magics import helptext
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from maxkernel_nb.widgets import samples
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.document import document
@@ -11,6 +10,7 @@ from maxkernel_nb.document_diff import hunk_views
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
 from maxkernel_nb.state import fold
+from maxkernel_nb.widgets import samples
 
 
 def doc(events):

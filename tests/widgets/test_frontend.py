@@ -11,14 +11,14 @@ import subprocess
 import threading
 from pathlib import Path
 
-import maxkernel_nb.widgets
 import pytest
+
+import maxkernel_nb.widgets
+from maxkernel_nb.document import document
+from maxkernel_nb.state import fold
 from maxkernel_nb.widgets import samples
 from maxkernel_nb.widgets.limits import fit
 from maxkernel_nb.widgets.wire import typescript
-
-from maxkernel_nb.document import document
-from maxkernel_nb.state import fold
 
 WIDGETS = Path(maxkernel_nb.widgets.__file__).parent
 FRONTEND = WIDGETS / "frontend"

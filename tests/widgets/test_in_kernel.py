@@ -7,6 +7,7 @@ import sys
 from queue import Empty
 
 import pytest
+
 from maxkernel_nb.widgets.wire import DOC
 
 manager = pytest.importorskip("jupyter_client.manager")

@@ -6,13 +6,13 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+
+from maxkernel_nb.document import document
+from maxkernel_nb.state import fold
 from maxkernel_nb.widgets import markdown, samples
 from maxkernel_nb.widgets.charts import charts
 from maxkernel_nb.widgets.html import render_fragment, render_page
 from maxkernel_nb.widgets.text import one_line, render_text
-
-from maxkernel_nb.document import document
-from maxkernel_nb.state import fold
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} \x1b[31mred\u202egnp \"'&"
 
