@@ -24,6 +24,8 @@ class BoundKernel:
     file. Gradients are the reference's. Usable inside ``jax.jit``; the choice is made when it is traced.
     """
 
+    __name__: str
+
     def __init__(self, reference: Callable[..., Any], run: Any, source: str, path: Path, entry: str,
                  verified: frozenset[tuple[tuple[tuple[int, ...], str], ...]], static: dict[str, Any]) -> None:
         functools.update_wrapper(self, reference, updated=())

@@ -51,7 +51,9 @@ def parse_budget(text: str) -> Budget:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, amount = _parse_part(part)
         caps[name] = amount
-    return Budget(**{name: int(v) if name in ("judged", "tokens", "calls") else v for name, v in caps.items()})
+    return Budget.model_validate({
+        name: int(v) if name in ("judged", "tokens", "calls") else v for name, v in caps.items()
+    })
 
 
 def _parse_part(part: str) -> tuple[str, float]:

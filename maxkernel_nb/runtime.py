@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -81,6 +81,7 @@ class Runtime:
             return _recorded(recorded, result)
         await self.checkpoint()
         self.run.emit(ev.StepStarted(step=key, role=role, title=title))
+        answer: dict[str, Any]
         start, inner, outer = time.monotonic(), [0.0], _INNER.get(None)
         outer_step, outer_inner = _STEP.set(key), _INNER.set(inner)
         try:
@@ -201,10 +202,10 @@ class Runtime:
         outcome, reason = await settle(self, proposal.id)
         self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
 
-    def background(self, work: Callable[[], Awaitable[None]]) -> None:
+    def background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Starts ``work`` beside the run, from any thread (a person's question)."""
         def start() -> None:
-            task = self._loop.create_task(work())  # type: ignore[arg-type]
+            task: asyncio.Task[None] = self._loop.create_task(work())
             self._beside.add(task)
             task.add_done_callback(self._beside.discard)
 

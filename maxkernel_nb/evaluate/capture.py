@@ -74,7 +74,7 @@ def as_on(chip: str) -> Iterator[None]:
     import jax
     from jax._src.mesh import AbstractDevice  # public only through a real device's mesh (0.7.2 to 0.10.2)
 
-    about = {"device_kind": chip_named(chip).device_kinds[0], "num_cores": 1, "platform": "tpu"}
+    about: dict[str, Any] = {"device_kind": chip_named(chip).device_kinds[0], "num_cores": 1, "platform": "tpu"}
     device = AbstractDevice(**{f.name: about[f.name] for f in dataclasses.fields(AbstractDevice)})
     mesh = jax.sharding.AbstractMesh((1,), ("_",), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):
@@ -113,7 +113,7 @@ def constant_bytes(closed: Any) -> int:
 
 def _bytes(constant: Any) -> int:
     """Not ``nbytes``: jax 0.7's literal arrays have none."""
-    dtype = getattr(constant, "dtype", None)
+    dtype: Any = getattr(constant, "dtype", None)
     return int(constant.size) * dtype.itemsize if hasattr(dtype, "itemsize") and hasattr(constant, "size") else 0
 
 

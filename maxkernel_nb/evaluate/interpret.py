@@ -72,14 +72,15 @@ def parameters(machine: Machine) -> Any:
 
     known = {f.name for f in dataclasses.fields(pltpu.InterpretParams)}
     cores = "num_cores_or_threads" if "num_cores_or_threads" in known else "num_cores_per_device"  # 0.7.2
-    return pltpu.InterpretParams(
-        uninitialized_memory="nan",
-        out_of_bounds_reads="raise",
-        dma_execution_mode="on_wait",
-        detect_races=machine.races,
-        random_seed=machine.order,
-        **{cores: machine.cores},
-    )
+    chosen: dict[str, Any] = {
+        "uninitialized_memory": "nan",
+        "out_of_bounds_reads": "raise",
+        "dma_execution_mode": "on_wait",
+        "detect_races": machine.races,
+        "random_seed": machine.order,
+        cores: machine.cores,
+    }
+    return pltpu.InterpretParams(**chosen)
 
 
 def with_interpret(jaxpr: Any, how: Any) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def _errors(number: int, arrays: Arrays, spacing: tuple[float, float], tolerance
     ratios = error / budget
     at = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
     ratio, norm_ratio = float(ratios[at]), _rms(error) / norm_budget
-    facts = {
+    facts: dict[str, Any] = {
         "ratio": ratio, "norm_ratio": norm_ratio, "max_abs_error": float(error.max()), "leaf": number,
         "index": tuple(int(i) for i in at), "got": float(got[at]), "expected": float(oracle[at]),
     }  # fmt: skip

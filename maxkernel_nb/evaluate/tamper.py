@@ -56,7 +56,7 @@ def changed(before: Snapshot, after: Snapshot) -> str:
 def _identities(module: ModuleType) -> dict[str, Any]:
     """Functions, classes and modules by identity; of this package also its numbers and texts (limits, names)."""
     ours = module.__name__.startswith("maxkernel_nb.")
-    kept = {n: id(v) for n, v in vars(module).items() if callable(v) or isinstance(v, ModuleType)}
+    kept: dict[str, Any] = {n: id(v) for n, v in vars(module).items() if callable(v) or isinstance(v, ModuleType)}
     if ours:
         kept |= {n: v for n, v in vars(module).items() if isinstance(v, int | float | str) and not n.startswith("__")}
     if module is builtins:
