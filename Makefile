@@ -32,7 +32,7 @@ types: $(VENV)/.installed-tpu-dev
 	$(BIN)/mypy
 
 # pytest comes last, so that its summary is the last line. The quickstart runs in it too (nbval).
-test: $(VENV)/.installed-tpu-dev lint colab-pins
+test: $(VENV)/.installed-tpu-dev lint types colab-pins
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
 	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest tests $(QUICKSTART) \
