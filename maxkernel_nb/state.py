@@ -177,14 +177,19 @@ def _(event: ev.CandidateAdded, state: RunState) -> dict[str, Any]:
 @_apply.register
 def _(event: ev.VerdictReached, state: RunState) -> dict[str, Any]:
     known = state.candidates[event.candidate]
-    same = {(v.gate, v.case, v.seed): v for v in known.verdicts}
-    same[event.verdict.gate, event.verdict.case, event.verdict.seed] = event.verdict
+    same = {_place(v): v for v in known.verdicts}
+    same[_place(event.verdict)] = event.verdict
     return _update_candidate(state, event.candidate, verdicts=tuple(same.values()))
 
 
 @_apply.register
 def _(event: ev.CandidateProfiled, state: RunState) -> dict[str, Any]:
     return _update_candidate(state, event.candidate, profile=event.profile)
+
+
+def _place(verdict: Verdict) -> tuple[Any, ...]:
+    """A verdict given again (a step repeated after a crash) replaces the one in its place."""
+    return verdict.gate, verdict.case, verdict.seed, verdict.variant
 
 
 def _update_candidate(state: RunState, candidate: str, **changes: Any) -> dict[str, Any]:

@@ -180,6 +180,7 @@ class Verdict(Value):
     summary: str  # one sentence for a person
     case: str = ""
     seed: int | None = None
+    variant: str = ""  # "" drawn inputs; else an edge: "zeros", "large", "two cores" ...
     numbers: dict[str, float] = Field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     artefacts: dict[str, str] = Field(default_factory=dict)  # role -> object digest
