@@ -27,13 +27,16 @@ class Chart:
 
 
 def charts(profile: ProfileView | None) -> tuple[Chart, ...]:
-    """Times, unit utilisation and roofline, as far as the profile has them. Equal profiles give equal bytes."""
+    """Times, unit utilisation and roofline, as far as the profile has them. Equal profiles give equal bytes.
+
+    A kernel without counted flops (a reduction over rows) has no place under a roof: no roofline is drawn then.
+    """
     if profile is None or not any(side.ms > 0 for side in profile.sides):
         return ()
     made = [_times(profile)]
     if any(side.units for side in profile.sides):
         made.append(_units(profile))
-    if profile.roof is not None:
+    if profile.roof is not None and any(_has_point(side) for side in profile.sides):
         made.append(_roofline(profile))
     return tuple(made)
 
@@ -88,7 +91,7 @@ def _units(profile: ProfileView) -> Chart:
 def _roofline(profile: ProfileView) -> Chart:
     roof = profile.roof
     assert roof is not None
-    shown = [s for s in profile.sides if s.intensity > 0 and s.tflops > 0]
+    shown = [s for s in profile.sides if _has_point(s)]
     ridge = roof.peak_tflops * 1e3 / roof.hbm_gbps
     left = min([ridge / 30, *(s.intensity / 3 for s in shown)])
     right = max([ridge * 10, *(s.intensity * 3 for s in shown)])
@@ -105,6 +108,10 @@ def _roofline(profile: ProfileView) -> Chart:
     return Chart(
         f"Roofline of {roof.chip}", f"Peak {roof.peak_tflops:g} TFLOP/s, {roof.hbm_gbps:g} GB/s. {said}.", _png(figure)
     )
+
+
+def _has_point(side: SideView) -> bool:
+    return side.intensity > 0 and side.tflops > 0
 
 
 def _point(axes: Axes, profile: ProfileView, side: SideView) -> None:

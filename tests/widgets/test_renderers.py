@@ -109,6 +109,14 @@ def test_charts_are_png_with_the_numbers_in_words():
     assert charts(None) == ()
 
 
+def test_a_kernel_without_counted_flops_has_no_roofline_and_no_complaint(caplog, recwarn):
+    profile = doc(samples.accepted()).profile
+    sides = tuple(side.model_copy(update={"tflops": 0.0, "intensity": 0.0}) for side in profile.sides)
+    made = charts(profile.model_copy(update={"sides": sides}))
+    assert [c.title for c in made] == ["Modelled time", "Unit utilisation"]
+    assert [str(w.message) for w in recwarn] == [] and caplog.text == ""
+
+
 def test_markdown_knows_the_forms_of_a_plan_and_nothing_else():
     html = markdown.to_html(
         "# Head\nOne `a<b>` and **bold**\n- x\n  more\n- *y*\n\n```\n<pre>\n```\n[l](javascript:1) <b>"
