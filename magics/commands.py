@@ -11,12 +11,12 @@ from uuid import uuid4
 
 from maxkernel_nb.config import Setting
 from maxkernel_nb.errors import ApprovalRequired, UsageError
-from maxkernel_nb.magics import helptext
+from maxkernel_nb.magics import helptext, questions
 from maxkernel_nb.magics.failures import Interrupted
 from maxkernel_nb.magics.host import is_batch
 from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CommandLine
-from maxkernel_nb.magics.views import Bundle, Table, Text
+from maxkernel_nb.magics.views import Bundle, Table, Tables, Text
 
 _PATIENCE = 5.0  # seconds a command waits for the engine to carry a decision out; it goes on afterwards
 
@@ -61,13 +61,10 @@ class Commands:
     def do_freeze(self, line: CommandLine) -> None:
         self.panels.freeze(self._live(line))
 
-    def do_cost(self, line: CommandLine) -> Table:
-        from maxkernel_nb.document import document
+    def do_cost(self, line: CommandLine) -> Tables:
+        from maxkernel_nb.magics.costs import cost_tables
 
-        run = self._find(line)
-        state = _state(run)
-        rows = tuple((meter.label, meter.used, meter.cap or "no cap") for meter in document(state).meters)
-        return Table(("Spent", "Used", "Cap"), rows, caption=f"Run {state.run_id}")
+        return cost_tables(_state(self._find(line)))
 
     def do_report(self, line: CommandLine) -> Bundle:
         from maxkernel_nb.document import document
@@ -110,13 +107,34 @@ class Commands:
 
     def do_accept(self, line: CommandLine) -> Text:
         run = self._live(line)
+        asked = run.state.open_question
         run.accept(hunks=line.hunks, via="magic", uuid=uuid4().hex, comment=line.options.get("comment", ""))
-        return self._decided(run)
+        return questions.answered(run, asked) if asked is not None else self._decided(run)
 
     def do_reject(self, line: CommandLine) -> Text:
         run = self._live(line)
+        asked = run.state.open_question
         run.reject(via="magic", uuid=uuid4().hex, comment=line.options.get("comment", ""))
-        return self._decided(run)
+        return questions.answered(run, asked) if asked is not None else self._decided(run)
+
+    def do_answer(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        asked = run.state.open_question
+        run.answer(line.extra, questions.text_of(line.options), via="magic", uuid=uuid4().hex)
+        return questions.answered(run, asked)
+
+    def do_ask(self, line: CommandLine) -> Text:
+        run = self._live(line)
+        run.ask(line.extra)
+        return Text(f"Run {run.id}: your question is on its way; the answer appears in the panel and under "
+                    "state.explanations.")
+
+    def do_takeback(self, line: CommandLine) -> Text:
+        run = self._running(line, "take back")
+        if run.state.control != "auto":
+            raise UsageError(f"Run {run.id} is not handed over to auto: there is nothing to take back.")
+        run.take_back()
+        return Text(f"Run {run.id} asks you again after its round in flight; %maxkernel wait {run.id} waits for it.")
 
     def _decided(self, run: Any) -> Text:
         _until(run, lambda state: state.ended and state.open_proposal is None and state.outcome != "proposed")
@@ -163,6 +181,8 @@ class Commands:
         state = run.state
         if state.ended:
             return Text(f"Run {run.id} ended, {state.outcome}: {state.reason}")
+        if state.open_question is not None:
+            return Text(questions.how_to_answer(run.id, state.open_question))
         return Text(f"Run {run.id} waits for you: %maxkernel accept {run.id} or %maxkernel reject {run.id}.")
 
     def do_resume(self, line: CommandLine) -> Any:
@@ -189,6 +209,8 @@ class Commands:
         self.wait(run)
         self.panels.freeze(run)
         state = run.state
+        if not state.ended and state.open_question is not None:
+            raise ApprovalRequired(questions.nobody_answers(run.id, state.open_question))
         if not state.ended:
             raise ApprovalRequired(
                 f"Run {run.id} waits for a decision that nobody can take here; pass --policy propose (leave it open) "

@@ -15,8 +15,9 @@ CELL, LINE = "%%maxkernel", "%maxkernel"
 class Completer:
     """IPython calls it with the words so far (``complete_command`` hook, the same on 7.34 and 9)."""
 
-    def __init__(self, shell: Any, project: Callable[[], str | None]) -> None:
-        self.shell, self._project = shell, project
+    def __init__(self, shell: Any, project: Callable[[], str | None], live: Callable[[str | None], Any]) -> None:
+        """``live(run_id)`` gives a run of this kernel (None: the latest), or None."""
+        self.shell, self._project, self._live = shell, project, live
 
     def attach(self) -> None:
         for key in (CELL, LINE):
@@ -51,7 +52,14 @@ class Completer:
         if found.name == "help":
             return [c.name for c in COMMANDS] + [m.name for m in MODES]
         runs = self._runs() if found.run and len(before) == 2 else []
-        return runs + self._options(found.options, before)
+        choices = self._choices(before) if found.name == "answer" else []
+        return choices + runs + self._options(found.options, before)
+
+    def _choices(self, before: list[str]) -> list[str]:
+        """The answers to the open question of the run named, or of the latest; none once one is given."""
+        run = self._live(before[2] if len(before) > 2 else None)
+        asked = run.state.open_question if run is not None else None
+        return [c.name for c in asked.choices] if asked is not None and len(before) <= 3 else []
 
     def _options(self, options: Iterable[Option], before: list[str]) -> list[str]:
         options = tuple(options)

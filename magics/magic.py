@@ -38,7 +38,7 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         self.traits_settings = MaxKernel(parent=shell)
         self.panels = Panels(shell)
         self.commands = Commands(shell, self.panels, self.settings, api)
-        self.completer = Completer(shell, lambda: self.settings()["project"].value)
+        self.completer = Completer(shell, lambda: self.settings()["project"].value, self.panels.live)
 
     def attach(self) -> None:
         self.shell.register_magics(self)

@@ -28,6 +28,12 @@ class Panels:
         self.latest = run.id
         self._mark(run)
 
+    def live(self, run_id: str | None = None) -> Any:
+        """The run with that id, or the latest, as it was last shown here; None when there is none."""
+        wanted = run_id or self.latest
+        runs = (publisher.run for publisher in reversed(self._publishers.values()))
+        return next((run for run in runs if run.id == wanted), None)
+
     def freeze(self, run: Any) -> None:
         """The static report, in the place of the live panel or, without one, here."""
         if id(run) not in self._publishers:

@@ -38,7 +38,7 @@ def parse_cell_line(line: str) -> CellLine:
     words = _split(line)
     found = _mode(words[0] if words else "")
     if not found.available:
-        ready = ", ".join(m.name for m in MODES if m.available)
+        ready = " or ".join(m.name for m in MODES if m.available)
         raise UsageError(f"Mode {found.name!r} is not available yet; use %%maxkernel {ready}.")
     if _asks_help(words):
         return CellLine(found, help=True)
@@ -62,14 +62,22 @@ def parse_command_line(line: str) -> CommandLine:
 
 
 def _place(found: Command, words: list[str], options: dict[str, Any]) -> CommandLine:
-    """Positional words: a run's id, then hunk numbers (a bare number is always a hunk) or one more word."""
+    """Positional words: a run's id, then hunk numbers (a bare number is always a hunk) or one more word.
+
+    A word that a command needs comes last, so that the run may be left out.
+    """
     words = list(words)
     numbers = [w for w in words if w.isdigit()] if found.hunks else []
     words = [w for w in words if w not in numbers]
+    needed = words.pop() if found.needs_extra and words else None
     run = words.pop(0) if found.run and words else None
-    extra = words.pop(0) if found.extra and words else None
+    extra = words.pop(0) if found.extra and words and not found.needs_extra else needed
+    if words and '"' in found.extra:
+        raise UsageError(f"%maxkernel {found.name} takes one text; put it in quotes: %maxkernel {found.usage}")
     if words:
         raise UsageError(f"%maxkernel {found.name} does not expect {words[0]!r}; usage: %maxkernel {found.usage}")
+    if found.needs_extra and not (extra or "").strip():
+        raise UsageError(f"%maxkernel {found.name} lacks its {found.extra}; usage: %maxkernel {found.usage}")
     return CommandLine(found, run, tuple(map(int, numbers)) or None, extra, options)
 
 

@@ -45,6 +45,19 @@ class Table:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+@dataclass(frozen=True)
+class Tables:
+    """Several tables, one below the other."""
+
+    tables: tuple[Table, ...]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.tables))
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.tables)
+
+
 def _cells(opening: str, closing: str, values: Sequence[str]) -> str:
     style = "text-align:left"
     return "".join(f"<{opening} style='{style}'>{html.escape(value)}</{closing}>" for value in values)

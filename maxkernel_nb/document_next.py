@@ -35,6 +35,8 @@ def next_action(state: RunState) -> m.NextAction:
         return m.NextAction(text="Paused before the next step.", actions=(go_on, stop))
     step = next((s.title for s in reversed(state.steps) if not s.done), "")
     doing = f"Working: {step}." if step else "Working."
+    if state.control == "auto":
+        doing += f" %maxkernel takeback {state.run_id} takes the run back from auto."
     return m.NextAction(
         text=f"{doing} Nothing to do yet; the notebook stays free.", actions=(_action(state, "pause"), stop)
     )
@@ -57,9 +59,9 @@ def _ask(state: RunState, asked: QuestionAsked) -> m.NextAction:
 
 
 def _answer_command(state: RunState, asked: QuestionAsked, choice: str) -> str:
-    """What does the same without the panel: the two magics where they mean this choice, else the run's method."""
-    magic = {asked.on_reject: "reject", asked.default: "accept"}.get(choice)
-    return f"%maxkernel {magic} {state.run_id}" if magic else f"run.answer({choice!r}, text=...)"
+    """What does the same without the panel."""
+    text = next((c.takes_text for c in asked.choices if c.name == choice), "")
+    return f"%maxkernel answer {state.run_id} {choice}" + (' --text "..."' if text else "")
 
 
 def _decide(state: RunState) -> m.NextAction:

@@ -59,7 +59,8 @@ class Command:
     help: str
     run: bool = False
     hunks: bool = False
-    extra: str = ""  # metavar of one more optional word
+    extra: str = ""  # metavar of one more word
+    needs_extra: bool = False  # it may not be left out; a single word is then it, not a run
     options: tuple[Option, ...] = ()
 
     @property
@@ -67,14 +68,14 @@ class Command:
         words = [self.name]
         words += ["[RUN]"] if self.run else []
         words += ["[HUNK ...]"] if self.hunks else []
-        words += [f"[{self.extra}]"] if self.extra else []
+        words += [self.extra if self.needs_extra else f"[{self.extra}]"] if self.extra else []
         words += [f"[{o.flag} {o.metavar}]" for o in self.options]
         return " ".join(words)
 
 
 MODES = (
     Mode("auto", "plan, write, check, compile, tune, then propose the best kernel"),
-    Mode("hitl", "the same with a person deciding at every step", available=False),
+    Mode("hitl", "do the same step by step, asking you before each one"),
     Mode("search", "a population of kernels, evolved within a budget", available=False),
 )
 
@@ -110,14 +111,23 @@ OPTIONS = (
 )
 
 _COMMENT = Option("comment", "TEXT", "a remark kept with the decision")
+_TEXT = Option("text", "TEXT", "what you write with the answer: what to change, a question, a whole plan or kernel")
+_FILE = Option("file", "FILE", "read that text from a file instead")
 _TIMEOUT = Option("timeout", "SECONDS", "stop waiting after this long; the run goes on", type=float)
 
 COMMANDS = (
     Command("list", "the runs of this project"),
     Command("show", "a run's panel, live or as it ended", run=True),
     Command("freeze", "replace a run's live panel by the report that stays readable without a kernel", run=True),
-    Command("accept", "accept the open proposal, or only some of its hunks", run=True, hunks=True, options=(_COMMENT,)),
-    Command("reject", "reject the open proposal; the reference stays exactly as it was", run=True, options=(_COMMENT,)),
+    Command("accept", "accept the open proposal, or only some of its hunks; to an open question: its default answer",
+            run=True, hunks=True, options=(_COMMENT,)),
+    Command("reject", "reject the open proposal, and the reference stays exactly as it was; to an open question: no",
+            run=True, options=(_COMMENT,)),
+    Command("answer", "give the open question of a hitl run one of its choices", run=True, extra="CHOICE",
+            needs_extra=True, options=(_TEXT, _FILE)),
+    Command("ask", "ask about the work at any time; the answer appears in the panel, the run goes on", run=True,
+            extra='"QUESTION"', needs_extra=True),
+    Command("takeback", "a hitl run handed over to auto asks you again after its round in flight", run=True),
     Command("undo", "take back the last accepted proposal", run=True),
     Command("stop", "stop a run and keep what it found", run=True),
     Command("pause", "pause a run after the step in flight", run=True),
@@ -125,7 +135,8 @@ COMMANDS = (
     Command("wait", "block until a run ends or needs a decision", run=True, options=(_TIMEOUT,)),
     Command("resume", "continue a run that a restarted kernel left; finished steps are not repeated", run=True),
     Command("report", "write a run's HTML report", run=True, extra="FILE"),
-    Command("cost", "tokens, money, chip seconds and time spent, with their caps", run=True),
+    Command("cost", "tokens, money, chip seconds and time spent, with their caps; model calls by sub-agent and round",
+            run=True),
     Command("config", "every setting, its value and where it came from"),
     Command("doctor", "check what this machine can do, and say what to install"),
     Command("version", "versions of maxkernel, jax and the TPU compiler"),

@@ -9,10 +9,11 @@ def tab(api, shell):
 
 
 @pytest.mark.parametrize("text, offers", [
-    ("%%maxkernel ", ["auto"]),
+    ("%%maxkernel ", ["auto", "hitl"]),
     ("%%maxkernel auto --ch", ["--chip"]),
     ("%%maxkernel auto --chip v5", ["v5e", "v5p"]),
     ("%%maxkernel auto --chip v6e --policy ", ["ask", "accept-verified", "propose"]),
+    ("%%maxkernel h", ["hitl"]),
     ("%maxkernel unp", ["unpause"]),
     ("%maxkernel help au", ["auto"]),
     ("%maxkernel accept f-1 --c", ["--comment"]),
@@ -26,6 +27,14 @@ def test_functions_of_the_notebook_and_runs_of_the_project(tab, cell, tmp_path):
     assert "make_inputs" in tab("%%maxkernel auto --inputs make")
     (tmp_path / ".maxkernel" / "runs" / "gemm-1").mkdir(parents=True)
     assert tab("%maxkernel show g") == ["gemm-1"]
+
+
+def test_the_open_questions_choices(tab, cell):
+    assert "approve" not in tab("%maxkernel answer ")
+    run = cell("%%maxkernel hitl\ndef f(x):\n    return x\n").wait(10)
+    assert {"approve", "comment", "edit", "finish", run.id} <= set(tab("%maxkernel answer "))
+    assert tab(f"%maxkernel answer {run.id} a") == ["approve"]
+    run.stop().wait_end(10)
 
 
 def test_nothing_is_offered_inside_quotes(tab):

@@ -50,8 +50,7 @@ def test_braces_and_dollars_are_data():
     ("auto --chip v5e --chip v6e", "given 2 times"),
     ("auto --shapes x: f32[8]", "quotes"),
     ('auto --shapes "x', "close the quotes"),
-    ("hitl", "not available yet; use %%maxkernel auto"),
-    ("search --budget 3", "not available yet"),
+    ("search --budget 3", "not available yet; use %%maxkernel auto or hitl"),
 ])
 def test_a_wrong_cell_line_is_one_sentence_with_the_remedy(line, says):
     with pytest.raises(UsageError) as caught:
@@ -67,6 +66,10 @@ def test_a_wrong_cell_line_is_one_sentence_with_the_remedy(line, says):
     ("accept gemm-1 --hunk 2", "did you mean --comment"),
     ("show a b", "does not expect 'b'"),
     ("stop --now", "it takes no options"),
+    ("answer", "lacks its CHOICE; usage: %maxkernel answer [RUN] CHOICE"),
+    ("answer f-1 edit twice", "does not expect 'edit'"),
+    ("ask", 'lacks its "QUESTION"'),
+    ("ask why is it slow", "put it in quotes"),
 ])
 def test_a_wrong_command_is_one_sentence_with_the_remedy(line, says):
     with pytest.raises(UsageError) as caught:
@@ -78,6 +81,13 @@ def test_bare_numbers_are_hunks_and_the_run_may_be_left_out():
     assert parse_command_line("accept gemm-1 0 2").hunks == (0, 2)
     assert parse_command_line("accept 2").run is None
     assert parse_command_line("accept gemm-1").hunks is None
+
+
+def test_a_needed_word_comes_last_so_that_the_run_may_be_left_out():
+    both = parse_command_line("answer gemm-1 comment --text 'smaller blocks'")
+    assert (both.run, both.extra, both.options) == ("gemm-1", "comment", {"text": "smaller blocks"})
+    alone = parse_command_line("ask 'What is VMEM?'")
+    assert (alone.run, alone.extra) == (None, "What is VMEM?")
 
 
 def test_repeated_and_listed_options():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from maxkernel_nb import events as ev
 from maxkernel_nb.binding import BoundKernel
 from maxkernel_nb.errors import UsageError
 
@@ -86,6 +87,21 @@ def test_list_show_cost_and_report(waiting, cell, tmp_path):
     said = repr(cell("%maxkernel report"))
     assert said == "Report of run f-1: .maxkernel/reports/f-1.html"
     assert "<html" in (tmp_path / ".maxkernel/reports/f-1.html").read_text()
+
+
+def test_cost_tells_model_calls_apart_by_sub_agent_and_by_round(waiting, cell):
+    assert "Model calls" not in repr(cell("%maxkernel cost"))
+    usage = ev.ModelUsage(input_tokens=250, cache_read_tokens=750, output_tokens=1200)
+    for key, dollars in (("implement:1/implementer", 0.05), ("attack:2/profiler", None)):
+        role = key.rpartition("/")[2]
+        waiting.emit(ev.ConversationOpened(key=key, role=role, prompt="..."))
+        waiting.emit(ev.ModelReplied(key=key, role=role, model="m", usage=usage, dollars=dollars))
+    said = cell("%maxkernel cost f-1")
+    rows = [line.split() for line in repr(said).splitlines()]
+    assert ["implementer", "1", "1,000", "75%", "1,200", "0.0500", "0"] in rows
+    assert "round 2      1      1,000      75%             1,200       0.0000 and 1 of unknown price" in repr(said)
+    assert ["all", "2", "2,000", "75%", "2,400", "0.0500", "and", "1", "of", "unknown", "price", "0"] in rows
+    assert said._repr_html_().count("<table>") == 2 and "$" not in said._repr_html_()
 
 
 def test_a_run_of_an_earlier_kernel_is_shown_but_not_decided(waiting, api, cell):

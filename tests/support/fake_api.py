@@ -19,11 +19,11 @@ class FakeApi:
         self.author = self.evaluator = None
         self.versions = versions
 
-    def start(self, fn, *, namespace, name, policy, on_created=None, **options):
-        self.calls.append({"fn": fn, "name": name, "policy": policy, **options})
+    def start(self, fn, *, namespace, name, policy, mode="auto", on_created=None, **options):
+        self.calls.append({"fn": fn, "name": name, "policy": policy, "mode": mode, **options})
         self.bench.namespace, self.bench.reference = namespace, fn
         run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator,
-                             folder=f"{name}-{len(self.calls)}", policy=policy)
+                             folder=f"{name}-{len(self.calls)}", policy=policy, mode_name=mode)
         self.live[run.id] = run
         if on_created:
             on_created(run)

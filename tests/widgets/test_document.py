@@ -115,7 +115,7 @@ def test_a_question_becomes_the_next_action():
     seen = doc(samples.asked())
     answers = [a for a in seen.next.actions if a.intent == "answer"]
     assert [a.choice for a in answers if a.primary] == ["go"]
-    assert answers[0].command == "%maxkernel accept auto-7f3a"
+    assert answers[0].command == "%maxkernel answer auto-7f3a go"
     assert seen.next.question.editable == samples.PLAN.summary
 
 
