@@ -10,7 +10,15 @@ from maxkernel_nb.authors.recipes import attention_source
 from maxkernel_nb.authors.recipes.attention_match import AttentionMatch, Sizes
 from maxkernel_nb.authors.recipes.attention_reader import Found, recognise_case
 from maxkernel_nb.authors.recipes.base import (
-    MIB, VMEM_MARGIN, Bound, Recipe, bound_text, check_axes, check_vmem, itemsize, pad_up,
+    MIB,
+    VMEM_MARGIN,
+    Bound,
+    Recipe,
+    bound_text,
+    check_axes,
+    check_vmem,
+    itemsize,
+    pad_up,
 )
 from maxkernel_nb.authors.recipes.canonical import canonicalise
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Step, combine
@@ -47,7 +55,8 @@ class AttentionRecipe(Recipe):
             raise Declined(f"queries, keys and values are {', '.join(dtypes)}: this recipe takes float32 and bfloat16")
         for leaf in leaves:
             if first.dtypes[leaf.param] not in _READABLE:
-                raise Declined(f"a mask or bias is {first.dtypes[leaf.param]}, this recipe takes {', '.join(_READABLE)}")
+                known = ", ".join(_READABLE)
+                raise Declined(f"a mask or bias is {first.dtypes[leaf.param]}, this recipe takes {known}")
         causal, window = _causal(found), _window(found)
         masked_by_input = any(s.op == "select" for s in first.trail.reader.steps)
         return AttentionMatch(
@@ -76,7 +85,8 @@ class AttentionRecipe(Recipe):
             if point not in seeds and self.vmem_bytes(match, point) <= limit and not _uneven(match, point):
                 seeds.append(point)
         if not seeds:
-            raise Declined(f"keys and values of one head ({match.sizes.kv_len} keys) do not fit the VMEM of {match.chip}")
+            keys = match.sizes.kv_len
+            raise Declined(f"keys and values of one head ({keys} keys) do not fit the VMEM of {match.chip}")
         return TuningSpace(axes=axes, seeds=tuple(seeds))
 
     def check(self, match: AttentionMatch, params: dict[str, int]) -> None:
@@ -131,7 +141,7 @@ class AttentionRecipe(Recipe):
             summary=(
                 f"{kind.capitalize()} attention{window}: {s.batch} x {s.heads} heads{shared}, {s.q_len} queries, "
                 f"{s.kv_len} keys of {s.head_dim}. Scores stay in VMEM; blocks that the mask empties are neither "
-                f"fetched nor computed, and only blocks on its edge are masked. The product of the next part of a block "
+                f"fetched nor computed, and only blocks on its edge are masked. The product of a block's next part "
                 f"is issued before the softmax of the current one, so the MXU and the vector units overlap. "
                 f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} "
                 f"can take less than {bound.milliseconds(chip):.3f} ms."
@@ -194,8 +204,8 @@ def _shape_free(found: Found) -> tuple[Any, ...]:
     trail = found.trail
     scaled = tuple(op for op, _ in trail.reader.prescales)
     return (
-        found.names, found.layouts, tuple(leaf.param for leaf in found.leaves), found.dtypes, found.out_dtype, found.weights_dtype,
-        trail.result, trail.precision, scaled, trail.keep is None,
+        found.names, found.layouts, tuple(leaf.param for leaf in found.leaves), found.dtypes,
+        found.out_dtype, found.weights_dtype, trail.result, trail.precision, scaled, trail.keep is None,
     )
 
 

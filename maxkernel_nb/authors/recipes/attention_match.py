@@ -29,8 +29,8 @@ class AttentionMatch(Match):
 
     ``score`` is the expression from the raw product ``acc`` to what the softmax sees; its leaves' kinds are the roles
     of the parameter's axes, a string over ``b h q k 1``. ``causal``: keys after the query are masked, counted from the
-    ``start`` or from the ``end`` of the keys, or only for equal lengths (``square``). ``window``: at most that many keys
-    back. ``grouping``: which key head a query head reads (``block``: h // group, ``tile``: h % kv_heads).
+    ``start`` or from the ``end`` of the keys, or only for equal lengths (``square``). ``window``: at most that many
+    keys back. ``grouping``: which key head a query head reads (``block``: h // group, ``tile``: h % kv_heads).
     """
 
     q: int

@@ -171,7 +171,7 @@ def _band(walk: _Walk, layout: Layout, sizes: Sizes) -> tuple[tuple[int | None, 
     for b, h in {(0, 0), (sizes.batch - 1, sizes.heads - 1)}:
         at = {"b": zero + b, "h": zero + h, "s": q, "d": zero}
         trail = walk.trail(layout_index(layout, at, walk.v_dim), key, zero)
-        keeps.append(np.broadcast_to(trail.keep, q.shape))
+        keeps.append(np.broadcast_to(np.asarray(trail.keep), q.shape))
     keep = keeps[0]
     if any((k != keep).any() for k in keeps):
         raise Declined("the mask differs between batch entries or heads")
@@ -428,7 +428,8 @@ class _ScoreReader(Reader):
         for more in arguments[1:]:
             condition = self.step("and" if on_true else "or", (condition, more))
         # scores are multiplied by log2(e) later; the fill must stay finite if it is
-        filled = self.constant(max(value, -1e37) if np.isfinite(value) else value, "float32" if value < -1e37 else dtype)
+        value, dtype = (-1e37, "float32") if np.isfinite(value) and value < -1e37 else (value, dtype)
+        filled = self.constant(value, dtype)
         return self.step("select", (condition, argument, filled) if on_true else (condition, filled, argument))
 
     def terms(self, number: int, indices: Indices, joint: str) -> list[tuple[int, Indices]]:

@@ -72,13 +72,14 @@ class _Module:
             f" Each key head serves {s.heads // s.kv_heads} query heads through the index map: keys are never repeated."
             if s.heads != s.kv_heads else ""
         )
-        skipped = " Blocks of keys above the diagonal are never touched, and only those on it are masked." if self.triangle else ""
+        skipped = " Blocks of keys above the diagonal are never touched, and only those on it are masked."
+        skipped = skipped if self.triangle else ""
         return comment(
-            f"{match.signature.entry}: {kind} as one Pallas TPU kernel with an online softmax. Scores and probabilities "
-            "stay in VMEM; only the result is written.",
-            "Keys and values of one head stay in VMEM while its queries stream through, BLOCK_Q at a time; an inner loop "
-            f"walks over BLOCK_K keys.{skipped}{shared} A block of queries is worked on in parts of ROWS: the product of "
-            "one part runs on the matrix unit while the vector unit does the softmax of the part before.",
+            f"{match.signature.entry}: {kind} as one Pallas TPU kernel with an online softmax. Scores and "
+            "probabilities stay in VMEM; only the result is written.",
+            "Keys and values of one head stay in VMEM while its queries stream through, BLOCK_Q at a time; an inner "
+            f"loop walks over BLOCK_K keys.{skipped}{shared} A block of queries is worked on in parts of ROWS: the "
+            "product of one part runs on the matrix unit while the vector unit does the softmax of the part before.",
             f"Bound for {s.batch} x {s.heads} heads, {s.q_len} queries, {s.kv_len} keys of {s.head_dim}: {self.bound}.",
         )
 
@@ -109,7 +110,8 @@ class _Module:
     def leaf_name(self, leaf: Leaf) -> str:
         name = self.match.signature.params[leaf.param]
         same = [other for other in self.match.score.leaves if other.param == leaf.param]
-        return f"{name}_{leaf.kind}" if len(same) > 1 or leaf.param in (self.match.q, self.match.k, self.match.v) else name
+        doubled = len(same) > 1 or leaf.param in (self.match.q, self.match.k, self.match.v)
+        return f"{name}_{leaf.kind}" if doubled else name
 
     def kernel(self) -> str:
         refs = [f"{n}_ref" for n in (self.q, self.k, self.v)]
@@ -141,7 +143,8 @@ class _Module:
             "def scores(part, start, size):",
             '    """Products of one part\'s queries with keys ``start`` to ``start + size``, in float32."""',
             f"    q, k = {q}, {k}",
-            f"    return jax.lax.dot_general(q, k, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32{self.precision()})",
+            "    dims = (((1,), (1,)), ((), ()))",
+            f"    return jax.lax.dot_general(q, k, dims, preferred_element_type=jnp.float32{self.precision()})",
         ]
 
     def precision(self) -> str:
@@ -231,7 +234,8 @@ class _Module:
         ]
         if self.keeps_fill:
             lines += [
-                "            s = jnp.where(start + jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < kv_len, s, -jnp.inf)",
+                "            key = start + jax.lax.broadcasted_iota(jnp.int32, s.shape, 1)",
+                "            s = jnp.where(key < kv_len, s, -jnp.inf)",
             ]
         lines += ["        done.append(absorb(states[part], s, start, size))", "    return tuple(done)"]
         return [*self.allowed_function(), "", *lines]
@@ -388,7 +392,8 @@ class _Module:
         one = f"queries, keys, values = {', '.join(canonical)}"
         if len(one) < 100:
             return [*lines, one]
-        return [*lines, *(f"{word} = {text}" for word, text in zip(("queries", "keys", "values"), canonical, strict=True))]
+        words = ("queries", "keys", "values")
+        return [*lines, *(f"{word} = {text}" for word, text in zip(words, canonical, strict=True))]
 
     def checks(self) -> list[str]:
         match = self.match
@@ -411,17 +416,17 @@ class _Module:
         if match.causal == "square":
             lines += [
                 "if q_len != kv_len:",
-                '    raise NotImplementedError(f"this kernel masks equal lengths only, not {q_len} queries, {kv_len} keys")',
+                '    raise NotImplementedError(f"this kernel masks equal lengths, not {q_len} queries, {kv_len} keys")',
             ]
         if match.causal == "start" and match.window is not None and not match.nan_rows:
             lines += [
                 "if q_len > kv_len:",
-                '    raise NotImplementedError(f"a window over {kv_len} keys leaves some of {q_len} queries without any")',
+                '    raise NotImplementedError(f"{q_len} queries, {kv_len} keys: the window leaves some without any")',
             ]
         if match.causal == "end" and not match.nan_rows:
             lines += [
                 "if q_len > kv_len:",
-                '    raise NotImplementedError(f"{q_len} queries aligned to the end of {kv_len} keys leave rows without any")',
+                '    raise NotImplementedError(f"{q_len} queries, {kv_len} keys: the mask leaves some without any")',
             ]
         return lines
 

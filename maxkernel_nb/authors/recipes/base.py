@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -30,7 +32,7 @@ class Signature(Value):
     entry: str
     header: str  # the text between the parentheses of ``def``
     params: tuple[str, ...]
-    static: dict[str, Any] = {}
+    static: dict[str, Any] = Field(default_factory=dict)
 
 
 class Match(Value):
@@ -95,14 +97,16 @@ def check_axes(params: dict[str, int], space: TuningSpace) -> None:
     missing = set(space.axes) - set(params)
     if unknown or missing:
         names = ", ".join(sorted(unknown or missing))
-        raise Declined(f"{'unknown' if unknown else 'missing'} constants {names}: this kernel has {', '.join(space.axes)}")
+        what = "unknown" if unknown else "missing"
+        raise Declined(f"{what} constants {names}: this kernel has {', '.join(space.axes)}")
 
 
 def check_vmem(need: int, chip: Chip) -> None:
     limit = chip.vmem_bytes - VMEM_MARGIN
     if need > limit:
         raise Declined(
-            f"needs about {need / MIB:.1f} MiB of VMEM, {chip.name} has {limit / MIB:.0f} MiB to give: take smaller blocks"
+            f"needs about {need / MIB:.1f} MiB of VMEM, {chip.name} has {limit / MIB:.0f} MiB to give: "
+            "take smaller blocks"
         )
 
 

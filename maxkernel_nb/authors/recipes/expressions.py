@@ -202,7 +202,7 @@ def _near(graph: Graph, number: int, value: float) -> bool:
     return found is not None and abs(found - value) <= 0.005 * abs(value)
 
 
-def _pairs(inputs: tuple[int, ...]) -> Iterable[tuple[int, int]]:
+def _pairs(inputs: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
     return (inputs, inputs[::-1])
 
 

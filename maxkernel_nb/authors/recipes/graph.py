@@ -15,9 +15,9 @@ class Node:
 
     Ops: ``param`` (index), ``const`` (value; a splat of the node's shape), ``array`` (index into ``Graph.arrays``),
     ``iota`` (dim), ``broadcast`` (dims), ``reshape``, ``transpose`` (perm), ``slice`` (start, strides), ``dot``
-    (contract, batch, precision, operands: their dtypes as the function had them), ``reduce_*`` (axes), ``select`` (predicate, if true, if false), ``cast`` (between
-    kinds only: a float narrowed or widened is the same real number), elementwise ops under their jax primitive's name,
-    and ``other`` (primitive) for whatever no recipe reads.
+    (contract, batch, precision, operands: their dtypes as the function had them), ``reduce_*`` (axes), ``select``
+    (predicate, if true, if false), ``cast`` (between kinds only: a float narrowed or widened is the same real number),
+    elementwise ops under their jax primitive's name, and ``other`` (primitive) for whatever no recipe reads.
     """
 
     op: str

@@ -12,7 +12,16 @@ from maxkernel_nb import compat
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import matmul_source
 from maxkernel_nb.authors.recipes.base import (
-    MIB, VMEM_MARGIN, Bound, Match, Recipe, bound_text, check_axes, check_vmem, itemsize, pad_up,
+    MIB,
+    VMEM_MARGIN,
+    Bound,
+    Match,
+    Recipe,
+    bound_text,
+    check_axes,
+    check_vmem,
+    itemsize,
+    pad_up,
 )
 from maxkernel_nb.authors.recipes.canonical import canonicalise
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Reader, combine, describe
@@ -30,8 +39,9 @@ _FLOATS = ("float32", "bfloat16")
 class MatmulMatch(Match):
     """``out = epilogue(rows @ columns)``: rows [m, k] from parameter ``lhs``, columns [k, n] from ``rhs``.
 
-    ``lhs_form`` is ``mk`` or ``km``, ``rhs_form`` ``kn`` or ``nk``: how the parameter lies. Leaf kinds: ``full`` [m, n],
-    ``row`` [1, n], ``col`` [m, 1], ``scalar``. ``output_form`` says how the result is shaped from [m, n] or [m, 1].
+    ``lhs_form`` is ``mk`` or ``km``, ``rhs_form`` ``kn`` or ``nk``: how the parameter lies. Leaf kinds: ``full``
+    [m, n], ``row`` [1, n], ``col`` [m, 1], ``scalar``. ``output_form`` says how the result is shaped from [m, n]
+    or [m, 1].
     """
 
     lhs: int
@@ -130,10 +140,10 @@ class MatmulRecipe(Recipe):
             strategy="one product, everything after it in the same kernel" if steps else "tiled product",
             summary=(
                 f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
-                + (f"then {steps} operations on each block while it is still in VMEM. " if steps else "nothing after it. ")
+                + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.whole_rows else "")
-                + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} "
-                f"can take less than {bound.milliseconds(chip):.3f} ms."
+                + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on "
+                f"{chip.name} can take less than {bound.milliseconds(chip):.3f} ms."
             ),
             attacks=bound.attacks(chip),
             tiling=params,
@@ -185,7 +195,7 @@ def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
     else:
         shapes = [(1024, 512), (2048, 512), (512, 512), (1024, 1024), (2048, 1024), (256, 256)]
     points: list[dict[str, int]] = []
-    for k in (deepest[:1] + [2048, 1024, 256]):
+    for k in (*deepest[:1], 2048, 1024, 256):
         for m, n in shapes:
             point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": _nearest(axes["BLOCK_K"], k)}
             if not match.whole_rows:

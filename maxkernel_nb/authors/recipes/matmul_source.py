@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.base import itemsize
@@ -41,10 +42,8 @@ class _Module:
         self.whole_k = params["BLOCK_K"] >= match.k
         self.whole_n = match.whole_rows
         self.x, self.w = (match.signature.params[i] for i in (match.lhs, match.rhs))
-        self.uses = {name for name in ("n", "k", "m") if any(
-            c.text == name or f" {name}" in c.text or c.text.startswith((f"{name}*", f"{name} ")) or f"({name} " in c.text
-            for c in match.epilogue.constants
-        )}
+        texts = " ".join(c.text for c in match.epilogue.constants)
+        self.uses = {name for name in ("n", "k", "m") if re.search(rf"\b{name}\b", texts)}
         self.rows_outer = self._rows_outer()
         # with two axes the inner one can turn round at each outer step: the block at the turn is there already
         self.snake = self.whole_k and not self.whole_n
@@ -80,7 +79,8 @@ class _Module:
         match = self.match
         bm, bn, bk = self.blocks
         what = f"{match.signature.entry}: {self.x} @ {self.w}"
-        what += " and everything after it in one Pallas TPU kernel." if match.epilogue.steps else " as a Pallas TPU kernel."
+        what += " and everything after it in one" if match.epilogue.steps else " as a"
+        what += " Pallas TPU kernel."
         why = (
             "The product is accumulated in float32 in VMEM and finished there: no intermediate goes to HBM."
             if match.epilogue.steps else "The product is accumulated in float32 in VMEM."
