@@ -11,14 +11,15 @@ _LAZY = {
     "optimize": "maxkernel_nb.api",
     "maxkernel": "maxkernel_nb.api",
     "resume": "maxkernel_nb.api",
+    "find_run": "maxkernel_nb.api",
     "BoundKernel": "maxkernel_nb.binding",
     "Run": "maxkernel_nb.run",
     "MaxKernelError": "maxkernel_nb.errors",
 }
-__all__ = ["BoundKernel", "MaxKernelError", "Run", "__version__", "maxkernel", "optimize", "resume"]
+__all__ = ["BoundKernel", "MaxKernelError", "Run", "__version__", "find_run", "maxkernel", "optimize", "resume"]
 
 if TYPE_CHECKING:
-    from maxkernel_nb.api import maxkernel, optimize, resume
+    from maxkernel_nb.api import find_run, maxkernel, optimize, resume
     from maxkernel_nb.binding import BoundKernel
     from maxkernel_nb.errors import MaxKernelError
     from maxkernel_nb.run import Run

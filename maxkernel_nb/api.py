@@ -69,8 +69,8 @@ def start(
     )
     author, note = _author(author)
     run = _create(place, built.task, mode, author, settings)
-    if note:
-        run.emit(ev.Noted(text=note))
+    for text in filter(None, (note, *built.notes)):
+        run.emit(ev.Noted(text=text))
     binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
     _launch(run, TaskView(task=built.task, trace=built.trace), author, binder, settings, drive, on_created)
     return run
@@ -94,8 +94,8 @@ def optimize(fn: Callable[..., Any], *, inputs: Any = None, chip: str | None = N
         raise TaskError(state.reason)
     if state.open_proposal is not None:
         raise ApprovalRequired(
-            f"Run {run.id} proposes a kernel that policy {policy!r} leaves to you; pass policy='accept-verified', or "
-            f"wait=False and call run.accept()."
+            f"Run {run.id} leaves its proposal to you ({state.reason or f'policy {policy!r}'}); call "
+            f"maxkernel_nb.find_run({run.id!r}).accept() and take .kernel, or reject it."
         )
     return binder.bound if binder.bound is not None else fn
 
@@ -123,19 +123,44 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
         raise UsageError(f"Run {run_id} is already {alive.state.status} here; see `%maxkernel show {run_id}`.")
     if alive is not None:
         alive.close()
-    events = read_events(_folder(place, run_id))
-    state = fold(events)
+    folder = _folder(place, run_id)
+    state = fold(read_events(folder))
     _refuse_finished(state)
     task = _task_of(state)
-    fn = fn or (namespace or {}).get(task.entry)
+    fn, doubt = _recognised(fn or (namespace or {}).get(task.entry), task)
     settings = _restored(state, policy, budget)
     chosen, _ = _author(author or (state.author if state.author in AUTHORS else None))
-    run = Run(place, Journal(_folder(place, run_id)), events)
+    journal = Journal(folder)
+    run = Run(place, journal, read_events(folder))  # read again: nobody else writes from here on
     binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
     run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
+    if doubt:
+        run.emit(ev.Noted(level="warning", text=doubt))
     _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings,
             find_mode(state.mode), on_created)
     return run
+
+
+def _recognised(fn: Any, task: KernelTask) -> tuple[Any, str]:
+    """The function itself when it still is the task's reference, else None and the reason that is shown."""
+    from maxkernel_nb.binding import BoundKernel
+    from maxkernel_nb.reference import capture
+    from maxkernel_nb.values import content_hash
+
+    fn = fn.reference if isinstance(fn, BoundKernel) else fn
+    if fn is None:
+        return None, ""
+    timing = task.timing_case
+    try:
+        now = content_hash(capture(fn, [timing], dict(task.static))[0].device)
+    except TaskError as error:
+        return None, f"{task.entry} cannot be traced any more ({error}), so nothing will be bound to its name."
+    if now == task.reference(timing.name).device:
+        return fn, ""
+    return None, (
+        f"{task.entry} is not the function this run was started with, so nothing will be bound to its name; run its "
+        "cell again to start anew, or define it as it was and resume."
+    )
 
 
 def runs(project: str | Path | None = None) -> list[RunSummary]:

@@ -89,7 +89,8 @@ def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> st
     relative = run.project.relative(path)
     bound = runtime.binder.reference is not None
     if bound:
-        runtime.binder.bind(runtime.task.entry, bound_kernel(runtime, candidate, path))
+        run.kernel = bound_kernel(runtime, candidate, path)
+        runtime.binder.bind(runtime.task.entry, run.kernel)
     run.emit(ev.Applied(proposal=proposal.id, path=relative, bound=bound, source=candidate.source))
     return relative
 
@@ -97,14 +98,14 @@ def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> st
 def bound_kernel(runtime: Runtime, candidate: Candidate, path: Path) -> BoundKernel:
     return BoundKernel(
         runtime.binder.reference, runtime.run, candidate.source, path, candidate.entry,
-        verified=verified_shapes(runtime, candidate), static=dict(runtime.task.static),
+        verified=verified_shapes(runtime, candidate), static=dict(runtime.task.static), chip=runtime.task.chip,
     )
 
 
 def verified_shapes(runtime: Runtime, candidate: Candidate) -> frozenset[tuple[tuple[tuple[int, ...], str], ...]]:
     """The argument shapes whose checks passed, and the timing case's, which was compiled at full size."""
     verdicts = runtime.run.state.candidates[candidate.id].verdicts
-    refused = {v.case for v in verdicts if v.outcome in (Outcome.DECLINED, Outcome.FAIL)}
+    refused = {v.case for v in verdicts if v.outcome in (Outcome.DECLINED, Outcome.FAIL) and not v.variant}
     passed = {v.case for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS} - refused
     passed.add(runtime.task.timing_case.name)
     return frozenset(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from maxkernel_nb.errors import TaskError
+from maxkernel_nb.tpu.chips import detect_chip
 
 
 class MaxKernelNotice(UserWarning):
@@ -27,13 +28,15 @@ class BoundKernel:
     __name__: str
 
     def __init__(self, reference: Callable[..., Any], run: Any, source: str, path: Path, entry: str,
-                 verified: frozenset[tuple[tuple[tuple[int, ...], str], ...]], static: dict[str, Any]) -> None:
+                 verified: frozenset[tuple[tuple[tuple[int, ...], str], ...]], static: dict[str, Any],
+                 chip: str) -> None:
         functools.update_wrapper(self, reference, updated=())
         self.reference = reference
         self.run = run
         self.source = source
         self.path = path
         self._entry = entry
+        self._chip = chip
         self._verified = verified
         self._static = static
         self._said: set[str] = set()
@@ -53,6 +56,9 @@ class BoundKernel:
         platform = jax.default_backend()
         if platform != "tpu":
             return [], f"this process computes on {platform}, so the reference runs; the kernel runs on a TPU."
+        kind = jax.devices()[0].device_kind
+        if detect_chip(kind) != self._chip:
+            return [], f"verified for {self._chip} and this is a {kind}, so the reference runs; run it with --chip."
         call = self._signature.bind(*args, **kwargs)  # a wrong call raises as the reference would
         call.apply_defaults()
         given = dict(call.arguments)
@@ -81,7 +87,7 @@ class BoundKernel:
         """The kernel with its statics, differentiable through the reference."""
         import jax
 
-        fast = functools.partial(load_entry(self.path, self._entry), **self._static)
+        fast = functools.partial(load_entry(self.source, self.path, self._entry), **self._static)
         slow = functools.partial(self.reference, **self._static)
         kernel = jax.custom_vjp(fast)
         kernel.defvjp(lambda *args: (fast(*args), args), lambda args, g: jax.vjp(slow, *args)[1](g))
@@ -91,13 +97,14 @@ class BoundKernel:
         return f"<verified kernel {self.__name__} of run {getattr(self.run, 'id', self.run)}>"
 
 
-def load_entry(path: Path, entry: str) -> Callable[..., Any]:
-    """Imports an accepted kernel file. Raises ``TaskError`` when it lacks the function."""
-    spec = importlib.util.spec_from_file_location(f"maxkernel_accepted_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise TaskError(f"{path} is not a Python file; accept the proposal again to write it anew.")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def load_entry(source: str, path: Path, entry: str) -> Callable[..., Any]:
+    """Executes the accepted text itself: the file at ``path`` is the person's and may have changed since.
+
+    Raises ``TaskError`` when it lacks the function.
+    """
+    module = ModuleType(f"maxkernel_accepted_{path.stem}")
+    module.__file__ = str(path)
+    exec(compile(source, str(path), "exec"), module.__dict__)
     if not hasattr(module, entry):
-        raise TaskError(f"{path} defines no function {entry!r}; accept the proposal again to write it anew.")
+        raise TaskError(f"The accepted text of {path} defines no function {entry!r}; run the cell again.")
     return getattr(module, entry)

@@ -57,6 +57,10 @@ class Journal:
         with self._mutex, _explained(self.folder):
             self._db.execute("INSERT INTO events (at, body) VALUES (?, ?)", (at, body))
 
+    def count(self) -> int:
+        with self._mutex, _explained(self.folder):
+            return int(self._db.execute("SELECT COUNT(*) FROM events").fetchone()[0])
+
     def close(self) -> None:
         with self._mutex:
             self._db.close()

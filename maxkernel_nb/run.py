@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.errors import UsageError
+from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.events import AnyEvent
 from maxkernel_nb.journal import Journal
 from maxkernel_nb.state import ProposalState, RunState, fold
 from maxkernel_nb.store import Project
 
 if TYPE_CHECKING:
+    from maxkernel_nb.binding import BoundKernel
     from maxkernel_nb.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,11 @@ class Run:
 
     def __init__(self, project: Project, journal: Journal, past: Iterable[AnyEvent] = ()) -> None:
         self.project = project
-        self._journal = journal
+        self._folder = journal.folder
+        self._journal: Journal | None = journal
         self.state: RunState = fold(past)
+        self.kernel: BoundKernel | None = None  # what accepting bound
+        self._broken: JournalError | None = None
         self._mutex = threading.RLock()
         self._changed = threading.Condition(self._mutex)
         self._subscribers: list[Callable[[RunState], None]] = []
@@ -46,16 +50,40 @@ class Run:
     @property
     def closed(self) -> bool:
         """No process is driving it any more."""
-        return self.runtime is None or self.runtime.done
+        return self.runtime is None or (self.runtime.done and not self.runtime.busy)
 
     def emit(self, event: AnyEvent) -> None:
         with self._mutex:
-            self._journal.append(event, time.time())
+            self._open_journal().append(event, time.time())
             self.state = state = fold([event], self.state)
             subscribers = tuple(self._subscribers)
             self._changed.notify_all()
         for tell in subscribers:
             self._tell(tell, state)
+
+    def _open_journal(self) -> Journal:
+        """An ended run gave its journal back; a late decision takes it again, unless another kernel went on with it."""
+        if self._journal is None:
+            journal = Journal(self._folder)
+            if journal.count() != self.state.seq:
+                journal.close()
+                raise JournalError(f"Run {self.id} was continued elsewhere; %maxkernel resume {self.id} takes it up.")
+            self._journal = journal
+        return self._journal
+
+    def broke(self, error: JournalError) -> None:
+        """The journal cannot be written any more: whoever waits is told instead of waiting for ever."""
+        with self._mutex:
+            self._broken = error
+            self._changed.notify_all()
+
+    def _wait_for(self, there: Callable[[], bool], timeout: float | None) -> Run:
+        with self._changed:
+            if not self._changed.wait_for(lambda: there() or self._broken is not None, timeout):
+                raise self._still_busy(timeout)
+            if self._broken is not None:
+                raise self._broken
+        return self
 
     def _tell(self, subscriber: Callable[[RunState], None], state: RunState) -> None:
         try:
@@ -83,17 +111,11 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> Run:
         """Blocks until the run ended or waits for a decision. Raises ``TimeoutError`` after ``timeout`` seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.settled, timeout):
-                raise self._still_busy(timeout)
-        return self
+        return self._wait_for(lambda: self.settled, timeout)
 
     def wait_end(self, timeout: float | None = None) -> Run:
         """Blocks until the run ended and its engine task is gone."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self.state.ended, timeout):
-                raise self._still_busy(timeout)
-        return self
+        return self._wait_for(lambda: self.state.ended, timeout)
 
     def _still_busy(self, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"Run {self.id} is still {self.state.status} after {timeout} s; wait again or stop it.")
@@ -118,7 +140,7 @@ class Run:
             if uuid and uuid in self._uuids:
                 return self
             question = self.state.open_question
-            if question is None:
+            if question is None or self.state.ended:
                 raise UsageError(
                     f"Run {self.id} asks nothing now; it is {self.state.outcome or self.state.status}."
                 )
@@ -156,7 +178,7 @@ class Run:
             if uuid and uuid in self._uuids:
                 return self
             question = self.state.open_question
-            if question is not None:
+            if question is not None and not self.state.ended:
                 choice = question.default if accepted else question.on_reject or question.default
                 return self.answer(choice, comment, via, uuid, hunks)
             proposal = self._open_proposal("accept" if accepted else "reject")
@@ -167,7 +189,7 @@ class Run:
                 proposal=proposal.id, accepted=accepted, via=via, hunks=hunks, comment=comment, uuid=uuid,
             ))
         if self.runtime is not None:
-            self.runtime.decided()
+            self.runtime.decided(proposal.id)
         return self
 
     def _open_proposal(self, verb: str) -> ProposalState:
@@ -202,15 +224,12 @@ class Run:
         self.runtime.undo()
         return self
 
-    @property
-    def best_source(self) -> str:
-        """The source of the best verified kernel; raises ``UsageError`` when there is none."""
-        if self.state.best is None:
-            raise UsageError(f"Run {self.id} has no verified kernel ({self.state.reason or self.state.status}).")
-        return self.state.candidates[self.state.best].candidate.source
-
     def close(self) -> None:
-        self._journal.close()
+        """Gives the journal back, so that another kernel may go on with the run."""
+        with self._mutex:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state.outcome or self.state.status}>"

@@ -14,7 +14,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.approvals import Binder, settle, undo_last
 from maxkernel_nb.authors.base import Author, TaskView
 from maxkernel_nb.budget import Budget
-from maxkernel_nb.errors import BudgetExceeded, Declined, MaxKernelError
+from maxkernel_nb.errors import BudgetExceeded, Declined, JournalError, MaxKernelError
 from maxkernel_nb.evaluate.base import Evaluator
 from maxkernel_nb.events import RunOutcome, Spend, Status
 from maxkernel_nb.run import Run
@@ -158,7 +158,19 @@ class Runtime:
             outcome, reason = RunOutcome.FAILED, f"Internal error: {type(error).__name__}: {error}"
             log.exception("run %s failed", self.run.id)
         self.done = True
-        self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+        self._end(outcome, reason)
+
+    def _end(self, outcome: RunOutcome, reason: str) -> None:
+        try:
+            self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+        except JournalError as error:
+            self.run.broke(error)
+        self.run.close()
+
+    @property
+    def busy(self) -> bool:
+        """Work goes on beside the run: a late decision, an answer to a person's question."""
+        return bool(self._beside)
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 
@@ -185,22 +197,24 @@ class Runtime:
         if not self.done and not self._go.is_set():
             self.run.emit(ev.StatusChanged(status=Status.RUNNING))
             self._go.set()
+            self._decision.set()  # whoever waits for a person looks again, and says so again
 
-    def decided(self) -> None:
+    def decided(self, proposal: str = "") -> None:
         """A decision was journaled. A run that ended already is settled here; a live one wakes up."""
+        if self.done and proposal:
+            self.background(lambda: self._settle_late(proposal))
+        else:
+            self._loop.call_soon_threadsafe(self._decision.set)
 
-        def wake() -> None:
-            if self.done:
-                self._loop.create_task(self._settle_late())
-            else:
-                self._decision.set()
-
-        self._loop.call_soon_threadsafe(wake)
-
-    async def _settle_late(self) -> None:
-        proposal = next(reversed(self.run.state.proposals.values()))
-        outcome, reason = await settle(self, proposal.id)
-        self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
+    async def _settle_late(self, proposal: str) -> None:
+        try:
+            outcome, reason = await settle(self, proposal)
+        except MaxKernelError as error:
+            outcome, reason = RunOutcome.FAILED, str(error)
+        except Exception as error:
+            outcome, reason = RunOutcome.FAILED, f"Internal error: {type(error).__name__}: {error}"
+            log.exception("a decision on run %s failed", self.run.id)
+        self._end(outcome, reason)
 
     def background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Starts ``work`` beside the run, from any thread (a person's question)."""

@@ -224,7 +224,8 @@ def _(event: ev.ProposalMade, state: RunState) -> dict[str, Any]:
 
 @_apply.register
 def _(event: ev.DecisionTaken, state: RunState) -> dict[str, Any]:
-    return _update_proposal(state, event.proposal, decision=event)
+    goes_on = {"status": Status.RUNNING, "outcome": None, "reason": ""} if state.ended else {}
+    return {**_update_proposal(state, event.proposal, decision=event), **goes_on}
 
 
 @_apply.register
@@ -244,7 +245,7 @@ def _update_proposal(state: RunState, proposal: str, **changes: Any) -> dict[str
 
 @_apply.register
 def _(event: ev.StatusChanged, state: RunState) -> dict[str, Any]:
-    return {"status": Status(event.status)}
+    return {"status": Status(event.status), "outcome": None, "reason": ""}  # said of a run that goes on
 
 
 @_apply.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.errors import MaxKernelError
 from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.values import Value
 
@@ -15,7 +16,11 @@ async def admit(runtime: Runtime) -> None:
     """Flags the task as weak, for every view of its results, when a wrong answer would pass."""
 
     async def work() -> Admission:
-        return Admission(weak=await runtime.evaluator.admit(runtime.task))
+        try:
+            return Admission(weak=await runtime.evaluator.admit(runtime.task))
+        except MaxKernelError as error:
+            runtime.note(f"Wrong answers were not tried against the tolerance: {error}", "warning")
+            return Admission()
 
     found = await runtime.step(
         "admission", "tester", "Try wrong answers against the tolerance", work, Admission,

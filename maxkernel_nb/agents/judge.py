@@ -30,16 +30,13 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
         judged = await runtime.evaluator.judge(
             runtime.task, candidate, gates, on_verdict=lambda verdict: _record(runtime, candidate, verdict)
         )
+        runtime.spent(Spend(judged=1), what=key)
+        if judged.profile is not None:
+            runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judged.profile))
         return Judgement(assessment=judged.assessment, profile=judged.profile)
 
     title = f"{'Judge' if GateName.CHECK in gates else 'Try'} {_described(candidate)}"
-    fresh = key not in runtime.run.state.results
-    judgement = await runtime.step(key, "tester", title, work, Judgement, summary=_summary)
-    if fresh:
-        runtime.spent(Spend(judged=1), what=key)
-    if fresh and judgement.profile is not None:
-        runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judgement.profile))
-    return judgement
+    return await runtime.step(key, "tester", title, work, Judgement, summary=_summary)
 
 
 def _described(candidate: Candidate) -> str:

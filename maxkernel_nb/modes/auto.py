@@ -24,7 +24,7 @@ from maxkernel_nb.task import GateName, Outcome
 async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
     """The autonomous metric-driven loop."""
     seat(runtime)
-    await asyncio.gather(profile_reference(runtime), admit(runtime))
+    await prepare(runtime)
     try:
         await _find_best(runtime)
     except BudgetExceeded as error:
@@ -34,6 +34,14 @@ async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
     if (reason := why_keep_reference(runtime)) is not None:
         return RunOutcome.KEPT_REFERENCE, reason
     return await propose(runtime)
+
+
+async def prepare(runtime: Runtime) -> None:
+    """Profiles the reference and tries the task's tolerance, side by side; both have ended when this returns."""
+    results = await asyncio.gather(profile_reference(runtime), admit(runtime), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def _find_best(runtime: Runtime) -> None:
@@ -85,13 +93,30 @@ async def propose(runtime: Runtime) -> tuple[RunOutcome, str]:
 async def _decide(runtime: Runtime, proposal: str) -> tuple[RunOutcome, str]:
     policy = runtime.settings.policy
     undecided = runtime.run.state.proposals[proposal].decision is None
-    if undecided and policy == "accept-verified" and runtime.run.state.speedup is not None:
+    doubt = why_not_by_policy(runtime)
+    if undecided and policy == "accept-verified" and not doubt:
         runtime.run.emit(ev.DecisionTaken(proposal=proposal, accepted=True, via="policy"))
     elif undecided and policy != "ask":
         claim = runtime.run.state.proposals[proposal].claim
-        return RunOutcome.PROPOSED, f"{claim} The proposal is open: accept or reject it."
+        why = f" It was not accepted by policy: {doubt}." if doubt and policy == "accept-verified" else ""
+        return RunOutcome.PROPOSED, f"{claim}{why} The proposal is open: accept or reject it."
     await runtime.decision(proposal)
     return await settle(runtime, proposal)
+
+
+def why_not_by_policy(runtime: Runtime) -> str:
+    """What keeps a policy from accepting without a person; empty when verification and evidence are complete."""
+    state = runtime.run.state
+    assert state.best is not None and state.task is not None
+    if state.speedup is None:
+        return "its speed is unknown without a TPU compiler (install maxkernel-nb[tpu])"
+    if state.task.weak:
+        return f"the task's tolerance lets wrong answers pass ({', '.join(state.task.weak)})"
+    verdicts = state.candidates[state.best].verdicts
+    if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts):
+        return "not every check could be made"
+    unsafe = [lesson.text for lesson in state.lessons if lesson.text.startswith(f"{state.best} is unsafe")]
+    return unsafe[0] if unsafe else ""
 
 
 def claim_of(runtime: Runtime) -> str:
@@ -100,7 +125,7 @@ def claim_of(runtime: Runtime) -> str:
     assert state.best is not None
     verdicts = state.candidates[state.best].verdicts
     checks = [v for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS]
-    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks})
+    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks} & set(runtime.task.seeds))
     verified = f"verified on {cases} shape cases and {seeds} seeds"
     if state.speedup is None or state.baseline is None:
         return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
@@ -108,6 +133,8 @@ def claim_of(runtime: Runtime) -> str:
     errors = [p.error_pct for p in profiles if p is not None and p.error_pct is not None]
     error = f" (model error about {max(errors):.0f} %)" if errors else ""
     loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
+    if state.task is not None and state.task.weak:
+        loosened += f"; a weak task: {', '.join(state.task.weak)} would pass too"
     return (
         f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: "
         f"{state.baseline.modelled_ms:.3f} ms to {state.best_ms:.3f} ms; {verified}{loosened}."

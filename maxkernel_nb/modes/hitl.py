@@ -6,18 +6,15 @@ Under another policy than ``ask`` every question takes its default: the run goes
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.admission import admit
 from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.explainer import explain
 from maxkernel_nb.agents.improver import improve, next_attack
 from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
 from maxkernel_nb.agents.person import about_kernel, about_next, about_plan
-from maxkernel_nb.agents.planner import profile_reference
 from maxkernel_nb.agents.reviewer import as_assessment, review
 from maxkernel_nb.agents.tester import stress
 from maxkernel_nb.agents.tuner import tune
@@ -26,7 +23,7 @@ from maxkernel_nb.authors.claude.kernel_text import NotAKernel, make_candidate
 from maxkernel_nb.errors import BudgetExceeded, Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES
 from maxkernel_nb.events import RunOutcome
-from maxkernel_nb.modes.auto import propose, why_keep_reference
+from maxkernel_nb.modes.auto import prepare, propose, why_keep_reference
 from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import Assessment, Candidate, GateName, Plan
 from maxkernel_nb.values import Value
@@ -37,18 +34,17 @@ _REPAIRS_UNASKED = 3  # under a policy nobody says when to stop repairing
 
 async def hitl(runtime: Runtime) -> tuple[RunOutcome, str]:
     seat(runtime)
-    await asyncio.gather(profile_reference(runtime), admit(runtime))
+    await prepare(runtime)
     try:
         await _Session(runtime).run()
+        if runtime.run.state.best is not None:
+            await stress(runtime, runtime.run.state.candidates[runtime.run.state.best].candidate)
     except BudgetExceeded as error:
         if runtime.run.state.best is None:
             raise
         runtime.note(f"{error} The best kernel so far is proposed.", "warning")
-    state = runtime.run.state
     if (reason := why_keep_reference(runtime)) is not None:
         return RunOutcome.KEPT_REFERENCE, reason
-    assert state.best is not None
-    await stress(runtime, state.candidates[state.best].candidate)
     return await propose(runtime)
 
 

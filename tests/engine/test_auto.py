@@ -4,9 +4,9 @@ from engine_bench import GOOD, TIMES, TunableAuthor
 from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.binding import BoundKernel
 from maxkernel_nb.budget import Budget
-from maxkernel_nb.errors import UsageError
+from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.evaluate.fake import FakeEvaluator
-from maxkernel_nb.events import RunOutcome, Status
+from maxkernel_nb.events import RunOutcome, Status, VerdictReached
 from maxkernel_nb.journal import read_events
 from maxkernel_nb.state import fold
 
@@ -172,3 +172,68 @@ def test_a_task_that_lets_wrong_answers_pass_is_flagged_weak(bench):
     evaluator.weak = ("all zeros",)
     run = bench.run(evaluator=evaluator).wait(10)
     assert run.state.task.weak == ("all zeros",)
+
+
+def test_a_policy_does_not_accept_what_a_weak_task_verified(bench):
+    evaluator = FakeEvaluator()
+    evaluator.weak = ("all zeros",)
+    run = bench.run(evaluator=evaluator, policy="accept-verified").wait(10)
+    assert run.state.outcome is RunOutcome.PROPOSED and "all zeros" in run.state.reason
+
+
+def test_a_decision_after_the_end_is_waited_for_like_any_other(bench):
+    run = bench.run(policy="propose").wait_end(10)
+    run.reject()
+    assert run.wait_end(10).state.outcome is RunOutcome.REJECTED
+
+
+def test_an_ended_run_lets_another_kernel_write_its_journal(bench):
+    run = bench.run(policy="propose").wait_end(10)
+    _until_closed(run)
+    other = bench.run(policy="ask").wait(10)
+    assert other.state.status is Status.WAITING
+    other.stop().wait_end(10)
+    _until_closed(other)
+    with pytest.raises(JournalError, match="continued elsewhere"):
+        run.accept()
+
+
+def _until_closed(run):
+    run.work.result(10)
+
+
+def test_pause_and_unpause_while_a_proposal_waits_still_waits(bench):
+    run = bench.run().wait(10)
+    run.pause()
+    _reach(run, Status.PAUSED)
+    run.unpause()
+    _reach(run, Status.WAITING)
+
+
+def _reach(run, status):
+    with run._changed:
+        assert run._changed.wait_for(lambda: run.state.status is status, 10)
+
+
+def test_a_journal_that_fails_at_the_end_is_told_to_whoever_waits(bench, monkeypatch):
+    run = bench.run(evaluator=FakeEvaluator(delay_s=0.05))
+    real = run._journal.append
+
+    def full(event, at):
+        if event.kind == "run-ended":
+            raise JournalError("The disk is full.")
+        real(event, at)
+
+    monkeypatch.setattr(run._journal, "append", full)
+    run.stop()
+    with pytest.raises(JournalError, match="disk is full"):
+        run.wait(10)
+
+
+def test_verdicts_on_edge_inputs_do_not_replace_those_on_drawn_ones(bench):
+    run = bench.run().wait(10)
+    name = run.state.best
+    before = len(run.state.candidates[name].verdicts)
+    drawn = next(v for v in run.state.candidates[name].verdicts if v.case == "c1" and v.seed == 0)
+    run.emit(VerdictReached(candidate=name, verdict=drawn.model_copy(update={"variant": "zeros"})))
+    assert len(run.state.candidates[name].verdicts) == before + 1

@@ -1,6 +1,7 @@
 """What an accepted kernel does when it is called. The TPU is a JAX CPU that says it is one; the kernel is plain JAX."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,12 +24,17 @@ def reference(x, scale=1.0):
 def bound(tmp_path):
     path = tmp_path / "f.py"
     path.write_text(KERNEL)
-    return BoundKernel(reference, None, KERNEL, path, "f", verified=VERIFIED, static={"scale": 2.0})
+    return BoundKernel(reference, None, KERNEL, path, "f", verified=VERIFIED, static={"scale": 2.0}, chip="v6e")
+
+
+def _pretend(monkeypatch, kind):
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(device_kind=kind)])
 
 
 @pytest.fixture
 def on_tpu(monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    _pretend(monkeypatch, "TPU v6 lite")
 
 
 def test_away_from_a_tpu_the_reference_runs_and_says_so_once(bound):
@@ -64,8 +70,17 @@ def test_it_keeps_the_functions_name_and_docs_and_carries_its_origin(bound):
     assert (bound.__name__, bound.__doc__, bound.reference) == ("reference", "Scales.", reference)
 
 
-def test_a_kernel_file_that_lost_its_function_is_one_sentence(tmp_path):
-    path = tmp_path / "g.py"
-    path.write_text("x = 1\n")
+def test_a_text_that_lost_its_function_is_one_sentence(tmp_path):
     with pytest.raises(TaskError, match="no function 'g'"):
-        load_entry(path, "g")
+        load_entry("x = 1\n", tmp_path / "g.py", "g")
+
+
+def test_a_kernel_verified_for_another_chip_is_not_run(bound, monkeypatch):
+    _pretend(monkeypatch, "TPU v4")
+    with pytest.warns(MaxKernelNotice, match="verified for v6e and this is a TPU v4"):
+        assert bound(jnp.ones(4), scale=2.0)[0] == 2.0
+
+
+def test_it_runs_the_text_that_was_accepted_whatever_its_file_says_now(bound, on_tpu):
+    bound.path.write_text("def f(x, scale=1.0):\n    return x - 1000.0\n")
+    assert bound(jnp.ones(4), scale=2.0)[0] == 102.0
