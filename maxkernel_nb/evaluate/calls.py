@@ -14,6 +14,7 @@ from maxkernel_nb.evaluate.executor import (
     Job,
     JobRefused,
     Reply,
+    WorkerBabbled,
     WorkerDied,
     WorkerKind,
 )
@@ -28,8 +29,8 @@ class Caller:
     """``ask`` yields a reply, or raises ``JobRefused`` (the candidate's fault) or ``InfrastructureError`` (ours).
 
     A worker that dies is retried once on a fresh one. A second death of a candidate's or compiler's worker by its own
-    hand (a crash, an exit) is the candidate's; a second death by SIGKILL (someone else's) is ours. A deadline is the
-    candidate's, except in the judge worker, which runs nothing of it.
+    hand (a crash, an exit, an answer that is none) is the candidate's; a second death by SIGKILL (someone else's) is
+    ours. A deadline is the candidate's, except in the judge worker, which runs nothing of it.
     """
 
     executor: Executor
@@ -69,6 +70,8 @@ class Caller:
 
 
 def _by_own_hand(death: WorkerDied) -> bool:
+    if isinstance(death, WorkerBabbled):
+        return True
     return death.signal in _OWN_DEATHS if death.signal is not None else death.code is not None
 
 

@@ -54,6 +54,10 @@ class WorkerDied(InfrastructureError):
         self.code, self.signal = code, signal
 
 
+class WorkerBabbled(WorkerDied):
+    """The worker was killed because what it sent is no answer."""
+
+
 class DeadlinePassed(InfrastructureError):
     """The worker was killed because it did not answer in time."""
 
@@ -68,8 +72,9 @@ class ExecutorClosed(InfrastructureError):
 
 class Executor(Protocol):
     """In order: ``submit`` queues a job and returns at once; its future yields a ``Reply``, or raises ``JobRefused``,
-    ``WorkerDied``, ``DeadlinePassed``, ``ExecutorClosed`` or ``InfrastructureError``. A worker is leased to a job until
-    the job's deadline, then killed with its children. A worker that died is replaced before the next job.
+    ``WorkerDied``, ``DeadlinePassed``, ``ExecutorClosed`` or ``InfrastructureError``, always. A worker is leased
+    to a job until the job's deadline, then killed with its children. A worker that died, or that sent what is no
+    answer, is replaced before the next job.
     """
 
     def submit(self, job: Job) -> Future[Reply]: ...

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
 from maxkernel_nb.errors import InfrastructureError
@@ -75,10 +76,10 @@ class LocalPool:
             slot = next((s for s in self._slots if kill and s.running is future), None)
             if slot is not None:
                 slot.cancelled = True
-        if queued and not future.done():
-            future.set_exception(ExecutorClosed("The job was cancelled."))
         if slot is not None and slot.worker is not None:
             slot.worker.kill()
+        if queued:
+            _resolve(future, ExecutorClosed("The job was cancelled."))
 
     def drain(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -95,10 +96,10 @@ class LocalPool:
             dropped, self._pending = self._pending, []
             workers = [s.worker for s in self._slots if s.worker is not None]
             self._wake.notify_all()
-        for _, future in dropped:
-            future.set_exception(ExecutorClosed("The worker pool was closed."))
         for worker in workers:
             worker.kill()
+        for _, future in dropped:
+            _resolve(future, ExecutorClosed("The worker pool was closed."))
 
     def pids(self) -> list[int]:
         """Process ids (each also a process group id) of the living workers."""
@@ -119,35 +120,40 @@ class LocalPool:
             with self._wake:
                 slot.running = None
                 self._wake.notify_all()
-            if isinstance(result, Reply):
-                future.set_result(result)
-            else:
-                future.set_exception(result)
+            _resolve(future, result)
         self._dispose(slot)
 
     def _take(self, slot: _Slot) -> tuple[Job, Future[Reply]] | None:
         with self._wake:
             while not self._closed:
                 entry = self._choose(slot)
-                if entry is not None:
-                    self._pending.remove(entry)
+                if entry is None:
+                    self._wake.wait()
+                    continue
+                self._pending.remove(entry)
+                if entry[1].set_running_or_notify_cancel():
                     slot.running, slot.key, slot.cancelled = entry[1], entry[0].key, False
-                    entry[1].set_running_or_notify_cancel()
                     return entry
-                self._wake.wait()
+                self._wake.notify_all()  # someone cancelled it while it waited; ``drain`` may wait for this
         return None
 
     def _choose(self, slot: _Slot) -> tuple[Job, Future[Reply]] | None:
         mine = [entry for entry in self._pending if entry[0].kind is slot.kind]
-        live = [entry for entry in mine if not entry[1].cancelled()]
         elsewhere = {s.key for s in self._slots if s.kind is slot.kind and s is not slot and s.worker}
         for wanted in (lambda j: j.key and j.key == slot.key, lambda j: not j.key or j.key not in elsewhere):
-            for entry in live:
+            for entry in mine:
                 if wanted(entry[0]):
                     return entry
-        return live[0] if live else None
+        return mine[0] if mine else None
 
     def _run(self, slot: _Slot, job: Job) -> Reply | Exception:
+        try:
+            return self._answer(slot, job)
+        except Exception as error:  # noqa: BLE001 - the thread's top: no job may stay unanswered, no place be lost
+            self._forget(slot)
+            return InfrastructureError(f"A worker could not be used: {type(error).__name__}: {error}")
+
+    def _answer(self, slot: _Slot, job: Job) -> Reply | Exception:
         try:
             worker = self._worker(slot)
             slot.jobs += 1
@@ -178,8 +184,22 @@ class LocalPool:
                 worker.kill()
         return slot.worker
 
+    def _forget(self, slot: _Slot) -> None:
+        """Recycles a worker whose state nobody knows."""
+        with contextlib.suppress(Exception):
+            self._dispose(slot)
+
     def _dispose(self, slot: _Slot) -> None:
         with self._wake:
             worker, slot.worker = slot.worker, None
         if worker is not None:
             worker.dispose()
+
+
+def _resolve(future: Future[Reply], result: Reply | Exception) -> None:
+    """Nothing happens when somebody cancelled it first."""
+    with contextlib.suppress(InvalidStateError):
+        if isinstance(result, Reply):
+            future.set_result(result)
+        else:
+            future.set_exception(result)

@@ -19,10 +19,19 @@ from typing import Any
 import maxkernel_nb
 from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate import wire
-from maxkernel_nb.evaluate.executor import DeadlinePassed, Job, JobRefused, Reply, WorkerDied, WorkerKind
+from maxkernel_nb.evaluate.executor import (
+    DeadlinePassed,
+    Job,
+    JobRefused,
+    Reply,
+    WorkerBabbled,
+    WorkerDied,
+    WorkerKind,
+)
 
 FOLDER = "maxkernel-worker-"  # in the temporary folder; then the notebook's process id and the worker's kind
 START_SECONDS = 120.0
+SAID = 500  # characters of a worker's own words in an error
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")  # of the notebook's environment; nothing else
 
 
@@ -92,6 +101,8 @@ class WorkerProcess:
             message = wire.receive(self._replies, deadline)
         except wire.WireTimeout as error:
             raise DeadlinePassed(seconds) from error
+        except wire.NoMessage as error:
+            raise _babbled(error) from error
         except wire.WireError as error:
             raise self._death() from error
         reply = unpack(message)
@@ -147,18 +158,28 @@ def _alive(pid: int) -> bool:
 
 
 def unpack(message: wire.Message) -> Reply:
-    """Turns a worker's message into its reply, or raises what it reports."""
-    header: dict[str, Any] = message.header
-    match header.get("status"):
-        case "ok":
-            return Reply(header.get("data") or {}, message.buffers)
-        case "refused":
-            refusal = JobRefused(**header["refusal"])
+    """Turns a worker's message into its reply, or raises what it reports; ``WorkerBabbled`` when it is neither."""
+    match message.header:
+        case {"status": "ok", **rest} if isinstance(data := rest.get("data") or {}, dict):
+            return Reply(data, message.buffers)
+        case {"status": "refused", "refusal": dict(told)} if _is_refusal(told):
+            refusal = JobRefused(**told)
             if refusal.extra.pop("retire", False):
                 raise WorkerTainted(refusal)
             raise refusal
-        case _:
-            raise InfrastructureError(f"A worker failed at its own work: {header.get('message', header)}")
+        case {"status": "fault", "message": str(why)}:
+            raise InfrastructureError(f"A worker failed at its own work: {why[:SAID]}")
+        case header:
+            raise _babbled(repr(header)[:SAID])
+
+
+def _is_refusal(told: dict[str, Any]) -> bool:
+    words = (told.get("kind"), told.get("message"), told.get("advice", ""))
+    return all(isinstance(w, str) for w in words) and isinstance(told.get("line", 0), int) and "self" not in told
+
+
+def _babbled(what: object) -> WorkerBabbled:
+    return WorkerBabbled(f"The worker sent what is no answer and was killed: {what}")
 
 
 def command(kind: WorkerKind, read: int, write: int, memory_bytes: int) -> list[str]:

@@ -27,6 +27,10 @@ class WireError(OSError):
     """The other side closed the channel, or what it sent is no message."""
 
 
+class NoMessage(WireError):
+    """What the other side sent is no message."""
+
+
 class WireTimeout(TimeoutError):
     """No complete message before the deadline."""
 
@@ -52,10 +56,10 @@ def receive(fd: int, deadline: float | None = None) -> Message:
     """Reads one message. ``deadline`` is a ``time.monotonic`` value; None waits for ever."""
     header_size, count = _words(fd, 2, deadline)
     if header_size > MAX_HEADER or count > MAX_BUFFERS:
-        raise WireError(f"not a message: header of {header_size} bytes, {count} buffers")
+        raise NoMessage(f"not a message: header of {header_size} bytes, {count} buffers")
     sizes = _words(fd, count, deadline)
     if sum(sizes) > MAX_BUFFER:
-        raise WireError(f"message of {sum(sizes)} bytes is larger than {MAX_BUFFER}")
+        raise NoMessage(f"message of {sum(sizes)} bytes is larger than {MAX_BUFFER}")
     header = _header(_read_all(fd, header_size, deadline))
     return Message(header, tuple(_read_all(fd, size, deadline) for size in sizes))
 
@@ -63,10 +67,10 @@ def receive(fd: int, deadline: float | None = None) -> Message:
 def _header(raw: bytes) -> dict[str, Any]:
     try:
         header = json.loads(raw)
-    except ValueError as error:
-        raise WireError("not a message: the header is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise NoMessage("not a message: the header is not JSON") from error
     if not isinstance(header, dict):
-        raise WireError("not a message: the header is not an object")
+        raise NoMessage("not a message: the header is not an object")
     return header
 
 

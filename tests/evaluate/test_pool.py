@@ -11,11 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.calls import Caller
-from maxkernel_nb.evaluate.executor import DeadlinePassed, ExecutorClosed, Job, JobRefused, WorkerDied, WorkerKind
+from maxkernel_nb.evaluate.executor import (
+    DeadlinePassed,
+    ExecutorClosed,
+    Job,
+    JobRefused,
+    Reply,
+    WorkerBabbled,
+    WorkerDied,
+    WorkerKind,
+)
 from maxkernel_nb.evaluate.pool import LocalPool
-from maxkernel_nb.evaluate.process import FOLDER, sweep
+from maxkernel_nb.evaluate.process import FOLDER, sweep, unpack
 from maxkernel_nb.task import Candidate, GateName, Outcome
 
 JUDGE = Job(WorkerKind.JUDGE, "ping", {})
@@ -111,6 +121,93 @@ def test_a_worker_killed_in_the_middle_of_a_check_gives_the_right_verdict_in_the
     assert killed and judged.assessment.correct
 
 
+NONSENSE = [
+    {},
+    {"status": "refused"},
+    {"status": "refused", "refusal": "no"},
+    {"status": "refused", "refusal": {"kind": "values"}},
+    {"status": "refused", "refusal": {"kind": 1, "message": None}},
+    {"status": "refused", "refusal": {"kind": "values", "message": "m", "line": "three"}},
+    {"status": "refused", "refusal": {"kind": "values", "message": "m", "self": 1}},
+    {"status": "ok", "data": [1]},
+    {"status": ["ok"]},
+    {"status": "fault", "message": 3},
+]
+
+
+@pytest.mark.parametrize("header", NONSENSE, ids=str)
+def test_an_answer_that_is_none_is_told_apart_from_a_refusal(header):
+    with pytest.raises(WorkerBabbled):
+        unpack(wire.Message(header))
+
+
+def scripted(monkeypatch, *answers):
+    """Workers without a process: each call answers with the next header, or raises. Returns those disposed of."""
+    left, disposed = list(answers), []
+
+    class Worker:
+        spent, pid = False, 0
+
+        def __init__(self, kind, memory):
+            self.kill = lambda: None
+            self.dispose = lambda: disposed.append(self)
+
+        def call(self, job):
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return unpack(wire.Message(answer))
+
+    monkeypatch.setattr("maxkernel_nb.evaluate.pool.WorkerProcess", Worker)
+    return disposed
+
+
+BROKEN = [{"status": "refused"}, {"status": "ok", "data": [1]}, KeyError("ours"), MemoryError()]
+
+
+@pytest.mark.parametrize("answer", BROKEN, ids=str)
+def test_a_worker_that_speaks_nonsense_costs_neither_its_job_nor_its_place(pool, monkeypatch, answer):
+    disposed = scripted(monkeypatch, answer, {"status": "ok", "data": {"after": 1}})
+    with pytest.raises(InfrastructureError):
+        pool.submit(JUDGE).result(10)
+    assert len(disposed) == 1, "the worker is used again"
+    assert pool.submit(JUDGE).result(10) == Reply({"after": 1})
+
+
+def test_bytes_that_are_no_message_kill_the_worker_at_once(pool, monkeypatch):
+    pool.submit(JUDGE).result(60)
+    (pid,) = pool.pids()
+    monkeypatch.setattr(wire, "receive", lambda fd, deadline: wire._header(b"[" * 100_000))
+    with pytest.raises(WorkerBabbled):
+        pool.submit(JUDGE).result(4)  # it is alive: nobody waits for its end
+    assert until(lambda: gone(pid))
+
+
+def test_a_job_cancelled_while_it_waits_costs_no_place(pool, monkeypatch):
+    scripted(monkeypatch, {"status": "ok"}, {"status": "ok"})
+    first = []
+    monkeypatch.setattr(pool, "_ensure_slots", first.append)
+    cancelled = pool.submit(JUDGE)
+    assert cancelled.cancel()
+    monkeypatch.undo()
+    scripted(monkeypatch, {"status": "ok"})
+    assert pool.submit(JUDGE).result(10) == Reply({}) and first
+    assert pool.drain(5), "the cancelled job is still waited for"
+
+
+def test_closing_kills_the_workers_though_a_waiting_job_was_cancelled(pool, monkeypatch):
+    pool.submit(JUDGE).result(60)
+    (pid,) = pool.pids()
+    os.kill(pid, signal.SIGSTOP)
+    running, cancelled, waiting = (pool.submit(JUDGE) for _ in range(3))
+    assert until(running.running) and cancelled.cancel()
+    pool.close()
+    assert until(lambda: gone(pid))
+    for future in (running, waiting):
+        with pytest.raises(ExecutorClosed):
+            future.result(10)
+
+
 class Script:
     """An executor whose jobs end as a list says."""
 
@@ -133,6 +230,7 @@ class Script:
 
 
 SEGFAULT, KILLED = WorkerDied("crash", None, signal.SIGSEGV), WorkerDied("killed", None, signal.SIGKILL)
+BABBLE = WorkerBabbled("nonsense")
 
 
 @pytest.mark.parametrize(
@@ -143,6 +241,9 @@ SEGFAULT, KILLED = WorkerDied("crash", None, signal.SIGSEGV), WorkerDied("killed
         ("candidate", (SEGFAULT, SEGFAULT), JobRefused),
         ("candidate", (WorkerDied("exit", 0), WorkerDied("exit", 0)), JobRefused),
         ("candidate", (KILLED, KILLED), WorkerDied),
+        ("candidate", (BABBLE, "reply"), None),
+        ("candidate", (BABBLE, BABBLE), JobRefused),
+        ("judge", (BABBLE, BABBLE), WorkerBabbled),
         ("candidate", (DeadlinePassed(1),), JobRefused),
         ("compiler", (SEGFAULT, SEGFAULT), JobRefused),
         ("judge", (SEGFAULT, SEGFAULT), WorkerDied),
