@@ -7,10 +7,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 COLAB := .venv-colab
 QUICKSTART := example_notebooks/01_quickstart.ipynb
+REPLAYED := example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
+NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
+# Each replayed notebook works in an empty project of its own: its outputs name the first run there.
+own_project = MAXKERNEL_PROJECT=$(CURDIR)/build/nbval/$$(basename $$notebook .ipynb)
 INSTALL := $(BIN)/python -m pip install --quiet --editable
 export MPLBACKEND := agg
 
-.PHONY: demo quickstart test lab dev lint types e2e colab-pins frontend clean
+.PHONY: demo quickstart replayed test lab dev lint types e2e colab-pins frontend clean
 
 demo: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py
@@ -18,6 +22,12 @@ demo: $(VENV)/.installed-tpu-lab
 # Runs the quickstart in an empty project and keeps its outputs in the notebook; commit the result.
 quickstart: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py --store
+
+# Runs the notebooks that replay recordings and keeps their outputs; tests/support/record_examples.py makes those.
+replayed: $(VENV)/.installed-tpu-lab
+	rm -rf build/nbval
+	for notebook in $(REPLAYED); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+	    --ExecutePreprocessor.record_timing=False $$notebook || exit 1; done
 
 lab: $(VENV)/.installed-tpu-lab
 	$(BIN)/jupyter lab $(QUICKSTART)
@@ -31,12 +41,12 @@ lint: $(VENV)/.installed-tpu-dev
 types: $(VENV)/.installed-tpu-dev
 	$(BIN)/mypy
 
-# pytest comes last, so that its summary is the last line. The quickstart runs in it too (nbval).
+# The tests' pytest comes last, so that its summary is the last line. The quickstart runs in it too (nbval).
 test: $(VENV)/.installed-tpu-dev lint types colab-pins
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
-	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest tests $(QUICKSTART) \
-	    --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
+	for notebook in $(REPLAYED); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
+	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest tests $(QUICKSTART) $(NBVAL)
 
 e2e: $(VENV)/.installed-tpu-dev
 	.ci/browser

@@ -66,6 +66,17 @@ def model_table(override: str | Path | None = None) -> ModelTable:
         raise UsageError(f"The price table {override} cannot be used ({reason}); write it like models.json.") from error
 
 
+def price_markdown() -> str:
+    """The README's table of the shipped prices."""
+    table = _shipped()
+    lines = ["| Model | Input | Output | Cache write | Cache read |", "|---|---|---|---|---|"]
+    for m in table.models:
+        name = f"`{m.name}`" + (" (the default)" if m.name == DEFAULT_MODEL else "")
+        step = f"; {m.above_factor:g} times that for prompts over {m.above:,} tokens" if m.above else ""
+        lines.append(f"| {name} | {m.input:g} | {m.output:g} | {m.cache_write:g} | {m.cache_read:g}{step} |")
+    return "\n".join([*lines, "", f"US dollars per million tokens, as published on {table.checked}."])
+
+
 @functools.cache
 def _shipped() -> ModelTable:
     text = resources.files("maxkernel_nb.authors.claude").joinpath("models.json").read_text()
