@@ -108,7 +108,7 @@ class _Session:
             remarks, previous, made = given.text or "Plan it another way.", made, None
 
     async def _make_plan(self, remarks: str, previous: Plan | None) -> Plan:
-        extra = (remarks, previous) if self._converses else ()
+        extra = (remarks, previous) if self._takes(remarks) else ()
         return await self.runtime.step(f"plan:{self.plans}", "planner", "Plan the kernel",
                                        lambda: self.author.plan(self.runtime.view, *extra), Plan, lambda p: p.strategy)
 
@@ -140,7 +140,7 @@ class _Session:
                     trouble = f"Your text was not taken: {error}."
 
     async def _make_kernel(self, plan: Plan, remarks: str, base: Candidate | None) -> Candidate:
-        extra = (remarks, base) if self._converses else ()
+        extra = (remarks, base) if self._takes(remarks) else ()
         return await self.runtime.step(f"implement:{self.kernels}", "implementer", "Write the kernel",
                                        lambda: self.author.implement(self.runtime.view, plan, *extra), Candidate,
                                        lambda c: c.note)
@@ -157,10 +157,13 @@ class _Session:
         self.runtime.run.emit(ev.CandidateAdded(candidate=edited))
         return edited
 
-    @property
-    def _converses(self) -> bool:
-        """This author takes remarks; one of recipes alone does not."""
-        return hasattr(self.author, "explain")
+    def _takes(self, remarks: str) -> bool:
+        """Whether this author takes remarks; one of recipes alone does not, and then the person is told."""
+        takes = hasattr(self.author, "explain")
+        if remarks and not takes:
+            self.runtime.note(f"Your words reach nobody: the author {self.author.name!r} takes no remarks. Edit by "
+                              "hand, or start a run with --author claude.", "warning")
+        return takes
 
     # -- the steps a person may choose -----------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class _Session:
         assert work.judged is not None
         if self.runtime.settings.policy != "ask" and self.kernels > _REPAIRS_UNASKED:
             return None
-        assessment, extra = work.judged.assessment, (text,) if self._converses else ()
+        assessment, extra = work.judged.assessment, (text,) if self._takes(text) else ()
         made = await self.runtime.step(
             f"repair:{self.turns}", "debugger", "Repair the kernel",
             lambda: self.author.repair(self.runtime.view, work.plan, work.candidate, assessment, *extra), Candidate,

@@ -149,6 +149,13 @@ def test_it_works_without_claude(bench):
     assert run.state.open_proposal is not None
 
 
+def test_words_that_no_author_takes_are_said_to_be_lost(bench):
+    run = bench.run(ScriptedAuthor([SCRIPTED]), mode_name="hitl")
+    asked(run, "Approve this plan?")
+    answer(run, "comment", "smaller blocks")
+    assert "takes no remarks" in run.state.notes[-1].text
+
+
 def test_accept_and_reject_answer_the_open_question(bench, serve, claude):
     server = serve(Script(planner=[plan("One."), plan("Two.")], implementer=kernel(GOOD)))
     run = bench.run(claude(server), mode_name="hitl")
