@@ -28,8 +28,9 @@ _STOPPING = (Outcome.FAIL, Outcome.INFRASTRUCTURE)
 class LocalEvaluator:
     """Judges in warm worker processes of this machine.
 
-    ``workers``: candidate workers and compiler workers (one judge worker serves them). ``executor``: another place to
-    run the jobs. Nothing starts before the first job or ``warm``.
+    ``workers``: candidate workers and compiler workers at most (one judge worker serves them); the pool starts them as
+    jobs need them, four of a kind at most. ``executor``: another place to run the jobs. Nothing starts before the first
+    job or ``warm``.
     """
 
     def __init__(

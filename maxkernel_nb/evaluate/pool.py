@@ -21,6 +21,8 @@ from maxkernel_nb.evaluate.executor import (
 )
 from maxkernel_nb.evaluate.process import WorkerProcess, WorkerTainted
 
+MOST = 4  # places of a kind: each holds a whole process with jax, and a run has few jobs at a time
+
 
 @dataclass
 class _Slot:
@@ -36,10 +38,12 @@ class _Slot:
 
 @dataclass
 class LocalPool:
-    """Workers start at the first job of their kind (or at ``warm``) and are recycled after any crash or timeout.
+    """Workers start one by one, when a job (or ``warm``) finds all others of its kind busy, and are recycled after any
+    crash or timeout.
 
-    ``places`` is the number of workers of each kind, ``memory_bytes`` the address space each may add to what it needs
-    when idle, ``jobs_per_worker`` the number of jobs after which a worker is replaced.
+    ``places`` is the largest number of workers of each kind (never more than ``MOST``, however large the machine),
+    ``memory_bytes`` the address space each may add to what it needs when idle, ``jobs_per_worker`` the number of jobs
+    after which a worker is replaced.
     """
 
     places: Mapping[WorkerKind, int]
@@ -58,14 +62,16 @@ class LocalPool:
                 future.set_exception(ExecutorClosed("The worker pool is closed."))
                 return future
             self._pending.append((job, future))
-            self._ensure_slots(job.kind)
+            self._add_slot(job.kind)
             self._wake.notify_all()
         return future
 
     def warm(self, *kinds: WorkerKind) -> None:
-        """Starts workers of these kinds in the background, so that the first job does not wait for jax."""
+        """Starts one worker of each of these kinds in the background, so that the first job does not wait for jax."""
         for kind in kinds:
-            for _ in range(self.places[kind]):
+            with self._wake:
+                started = any(s.kind is kind for s in self._slots)
+            if not started:
                 self.submit(Job(kind, "ping", {}))
 
     def cancel(self, future: Future[Reply], kill: bool = True) -> None:
@@ -106,12 +112,15 @@ class LocalPool:
         with self._wake:
             return [s.worker.pid for s in self._slots if s.worker is not None]
 
-    def _ensure_slots(self, kind: WorkerKind) -> None:
-        present = sum(s.kind is kind for s in self._slots)
-        for number in range(present, self.places[kind]):
-            slot = _Slot(kind)
-            self._slots.append(slot)
-            threading.Thread(target=self._serve, args=(slot,), name=f"maxkernel-{kind}-{number}", daemon=True).start()
+    def _add_slot(self, kind: WorkerKind) -> None:
+        """One more, when the idle ones do not suffice for what waits."""
+        present = [s for s in self._slots if s.kind is kind]
+        waiting = sum(job.kind is kind for job, _ in self._pending)
+        if waiting <= sum(s.running is None for s in present) or len(present) >= min(self.places[kind], MOST):
+            return
+        slot, name = _Slot(kind), f"maxkernel-{kind}-{len(present)}"
+        self._slots.append(slot)
+        threading.Thread(target=self._serve, args=(slot,), name=name, daemon=True).start()
 
     def _serve(self, slot: _Slot) -> None:
         while (taken := self._take(slot)) is not None:

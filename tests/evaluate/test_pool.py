@@ -186,7 +186,7 @@ def test_bytes_that_are_no_message_kill_the_worker_at_once(pool, monkeypatch):
 def test_a_job_cancelled_while_it_waits_costs_no_place(pool, monkeypatch):
     scripted(monkeypatch, {"status": "ok"}, {"status": "ok"})
     first = []
-    monkeypatch.setattr(pool, "_ensure_slots", first.append)
+    monkeypatch.setattr(pool, "_add_slot", first.append)
     cancelled = pool.submit(JUDGE)
     assert cancelled.cancel()
     monkeypatch.undo()
@@ -206,6 +206,47 @@ def test_closing_kills_the_workers_though_a_waiting_job_was_cancelled(pool, monk
     for future in (running, waiting):
         with pytest.raises(ExecutorClosed):
             future.result(10)
+
+
+@pytest.fixture
+def big_pool(monkeypatch):
+    """On a machine of a hundred cores. Its workers answer when ``answer`` is set; ``started`` lists their kinds."""
+    started, answer = [], threading.Event()
+
+    class Worker:
+        spent, pid, kill, dispose = False, 0, lambda self: None, lambda self: None
+
+        def __init__(self, kind, memory):
+            started.append(kind)
+
+        def call(self, job):
+            assert answer.wait(20)
+            return Reply({})
+
+    monkeypatch.setattr("maxkernel_nb.evaluate.pool.WorkerProcess", Worker)
+    pool = LocalPool(dict.fromkeys(WorkerKind, 50))
+    pool.started, pool.answer = started, answer
+    yield pool
+    answer.set()
+    pool.close()
+
+
+def test_a_machine_of_a_hundred_cores_starts_one_worker_of_each_kind_and_four_under_load(big_pool):
+    big_pool.warm(*WorkerKind)
+    big_pool.warm(*WorkerKind)  # a second run begins while the first workers start
+    assert until(lambda: len(big_pool.started) == 3) and sorted(big_pool.started) == sorted(WorkerKind)
+    futures = [big_pool.submit(JUDGE) for _ in range(20)]
+    assert until(lambda: big_pool.started.count(WorkerKind.JUDGE) == 4)
+    big_pool.answer.set()
+    assert [f.result(20) for f in futures] == [Reply({})] * 20
+    assert big_pool.started.count(WorkerKind.JUDGE) == 4 and len(big_pool.started) == 6
+
+
+def test_jobs_that_come_one_after_the_other_share_one_worker(big_pool):
+    big_pool.answer.set()
+    for _ in range(10):
+        big_pool.submit(JUDGE).result(20)
+    assert big_pool.started == [WorkerKind.JUDGE]
 
 
 class Script:
