@@ -27,7 +27,7 @@ class Evaluator(Protocol):
 
     ``on_verdict`` is called on the caller's event loop. Without a TPU compiler the compile and model gates answer
     ``declined``. Infrastructure faults are retried on a fresh worker and, if they persist, come back as verdicts with
-    that outcome. Nothing here raises for anything a candidate does.
+    that outcome. Nothing here raises for anything a candidate does. A judgement that is cancelled kills its jobs.
     """
 
     def warm(self) -> None:

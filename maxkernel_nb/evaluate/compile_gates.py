@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
-from maxkernel_nb.evaluate.ground import Ground
+from maxkernel_nb.evaluate.ground import Ground, InFlight
 from maxkernel_nb.task import GateName, Outcome, Verdict
 from maxkernel_nb.tpu.profile import ScheduleProfile
 
@@ -92,17 +92,42 @@ async def recorded(ground: Ground, op: str, program: str) -> dict[str, Any]:
     key = (op, program, ground.task.chip)
     known = ground.records.get(*key)
     if known is None:
-        if key not in ground.in_flight:
-            ground.in_flight[key] = asyncio.create_task(_asked(ground, op, program))
-            ground.in_flight[key].add_done_callback(lambda task: _finished(ground, key, task))
-        known = await asyncio.shield(ground.in_flight[key])
+        known = await _shared(ground, key)
     if "refused" in known:
         raise JobRefused(**known["refused"])
     return known
 
 
+async def _shared(ground: Ground, key: tuple[str, str, str]) -> dict[str, Any]:
+    """The answer of the job that already asks this, or of a new one. The last who waits for it stops it on leaving."""
+    job = ground.in_flight.get(key) or _started(ground, key)
+    job.waiters += 1
+    try:
+        return await asyncio.shield(job.task)
+    except asyncio.CancelledError as stopped:
+        if job.waiters == 1:
+            _drop(ground, key, job.task)
+            job.task.cancel(*stopped.args)
+        raise
+    finally:
+        job.waiters -= 1
+
+
+def _started(ground: Ground, key: tuple[str, str, str]) -> InFlight:
+    op, program, _ = key
+    job = ground.in_flight[key] = InFlight(asyncio.create_task(_asked(ground, op, program)))
+    job.task.add_done_callback(lambda task: _finished(ground, key, task))
+    return job
+
+
+def _drop(ground: Ground, key: tuple[str, ...], task: asyncio.Task[dict[str, Any]]) -> None:
+    job = ground.in_flight.get(key)
+    if job is not None and job.task is task:  # not one that was started after this one was stopped
+        del ground.in_flight[key]
+
+
 def _finished(ground: Ground, key: tuple[str, ...], task: asyncio.Task[dict[str, Any]]) -> None:
-    ground.in_flight.pop(key, None)
+    _drop(ground, key, task)
     if not task.cancelled():
         task.exception()  # seen: whoever still waits gets it too
 

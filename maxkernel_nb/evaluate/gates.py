@@ -156,17 +156,23 @@ class CheckGate:
                     return
 
     async def _batches(self, ground: Ground, batches: list[Batch]) -> AsyncIterator[Verdict]:
-        """All at once: the candidate's worker runs one while the judge compares another."""
+        """All at once: the candidate's worker runs one while the judge compares another. After a failure the others may
+        finish unheard; when the judgement itself is stopped, their workers are killed.
+        """
         tasks = [asyncio.create_task(self._case(ground, case, runs)) for case, runs in batches]
+        how: Any = ABANDON
         try:
             for task in tasks:
                 for verdict in await task:
                     yield verdict
                     if verdict.outcome is Outcome.FAIL:
                         return
+        except asyncio.CancelledError as stopped:
+            how = stopped.args[0] if stopped.args else None
+            raise
         finally:
             for task in tasks:
-                task.cancel(ABANDON)
+                task.cancel(how)
 
     def _declined(self, ground: Ground, case: Case) -> Verdict:
         why = ground.declined.get(case.name) or ground.task.reference(case.name).note or "the reference has no export."

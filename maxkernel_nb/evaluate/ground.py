@@ -29,8 +29,18 @@ class Limits:
 
 
 @dataclass
+class InFlight:
+    """A job that several judgements may wait for; it is stopped with the last one."""
+
+    task: asyncio.Task[dict[str, Any]]
+    waiters: int = 0
+
+
+@dataclass
 class Ground:
-    """In: task, candidate, gates. Filled by the trace gate: facts by case, exports by case, declined cases."""
+    """In: task, candidate, gates. Filled by the trace gate: facts by case, exports by case, declined cases. ``ahead``:
+    what compiles while the check runs.
+    """
 
     task: KernelTask
     candidate: Candidate
@@ -39,11 +49,12 @@ class Ground:
     store: ObjectStore
     records: Records
     limits: Limits
-    in_flight: dict[tuple[str, ...], asyncio.Task[dict[str, Any]]] = field(default_factory=dict)  # shared by candidates
+    in_flight: dict[tuple[str, ...], InFlight] = field(default_factory=dict)  # shared by candidates
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)  # case -> digest
     profile: ScheduleProfile | None = None
+    ahead: asyncio.Task[None] | None = None
 
     def program(self) -> dict[str, Any]:
         """What identifies the candidate to its worker."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
@@ -14,7 +13,7 @@ from maxkernel_nb.evaluate.calls import ABANDON, Caller
 from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, profiled, recorded, without_compiler
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
-from maxkernel_nb.evaluate.ground import Gate, Ground, Limits, our_fault, refused
+from maxkernel_nb.evaluate.ground import Gate, Ground, InFlight, Limits, our_fault, refused
 from maxkernel_nb.evaluate.pool import LocalPool
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
@@ -42,7 +41,7 @@ class LocalEvaluator:
         self._caller = Caller(self.executor)
         self._background: set[asyncio.Task[None]] = set()
         self._checked: dict[tuple[str, ...], tuple[Verdict, ...]] = {}
-        self._in_flight: dict[tuple[str, ...], asyncio.Task[dict[str, Any]]] = {}
+        self._in_flight: dict[tuple[str, ...], InFlight] = {}
 
     def warm(self) -> None:
         """Starts the workers in the background (each imports jax once), while a plan is still being made."""
@@ -86,14 +85,25 @@ class LocalEvaluator:
     ) -> Judged:
         ground = self._ground(task, candidate, gates)
         verdicts: list[Verdict] = []
-        for gate in (g for g in GATES if g.name in gates):
-            self._look_ahead(gate, ground)
-            async for verdict in self._climb(gate, ground):
+        try:
+            async for verdict in self._ladder(ground):
                 verdicts.append(verdict)
                 on_verdict(verdict)
-            if verdicts and verdicts[-1].outcome in _STOPPING:
-                break
+        except asyncio.CancelledError as stopped:
+            if ground.ahead is not None:
+                ground.ahead.cancel(*stopped.args)
+            raise
         return Judged(_assessment(candidate, verdicts, gates), ground.profile)
+
+    async def _ladder(self, ground: Ground) -> AsyncIterator[Verdict]:
+        for gate in (g for g in GATES if g.name in ground.gates):
+            self._look_ahead(gate, ground)
+            stopping = False
+            async for verdict in self._climb(gate, ground):
+                stopping = verdict.outcome in _STOPPING
+                yield verdict
+            if stopping:
+                return
 
     async def _climb(self, gate: Gate, ground: Ground) -> AsyncIterator[Verdict]:
         started = time.monotonic()
@@ -116,9 +126,9 @@ class LocalEvaluator:
     def _look_ahead(self, gate: Gate, ground: Ground) -> None:
         """Compiles while the check runs: another worker, and the answer is kept either way."""
         if gate.name is GateName.CHECK and GateName.COMPILE in ground.gates and not without_compiler():
-            task = asyncio.create_task(_ignored(profiled(ground)))
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            ground.ahead = asyncio.create_task(_compiled_ahead(ground))
+            self._background.add(ground.ahead)
+            ground.ahead.add_done_callback(self._background.discard)
 
     def _ground(self, task: KernelTask, candidate: Candidate, gates: Sequence[GateName]) -> Ground:
         return Ground(task, candidate, gates, self._caller, self.store, self.records, self.limits, self._in_flight)
@@ -134,9 +144,9 @@ async def _each(verdicts: Sequence[Verdict]) -> AsyncIterator[Verdict]:
         yield verdict
 
 
-async def _ignored(work: Coroutine[Any, Any, Any]) -> None:
+async def _compiled_ahead(ground: Ground) -> None:
     with contextlib.suppress(JobRefused, InfrastructureError):  # the compile gate will ask again, and report
-        await work
+        await profiled(ground)
 
 
 def _assessment(candidate: Candidate, verdicts: list[Verdict], gates: Sequence[GateName]) -> Assessment:
