@@ -92,6 +92,12 @@ def optimize(fn: Callable[..., Any], *, inputs: Any = None, chip: str | None = N
     state = run.state
     if state.outcome is ev.RunOutcome.FAILED:
         raise TaskError(state.reason)
+    if state.open_question is not None and not state.ended:
+        names = ", ".join(choice.name for choice in state.open_question.choices)
+        raise ApprovalRequired(
+            f"Run {run.id} asks {state.open_question.title!r}; call maxkernel_nb.find_run({run.id!r}).answer(CHOICE), "
+            f"CHOICE one of {names}, or pass policy='accept-verified', which takes every default."
+        )
     if state.open_proposal is not None:
         raise ApprovalRequired(
             f"Run {run.id} leaves its proposal to you ({state.reason or f'policy {policy!r}'}); call "

@@ -5,8 +5,9 @@ from claude_server import Script, call
 from engine_bench import GOOD as SCRIPTED
 from engine_bench import TIMES, TunableAuthor
 
+from maxkernel_nb import api
 from maxkernel_nb.authors.fake import ScriptedAuthor
-from maxkernel_nb.errors import UsageError
+from maxkernel_nb.errors import ApprovalRequired, UsageError
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.journal import Journal, read_events
 
@@ -139,6 +140,15 @@ def test_a_policy_goes_straight_through_with_no_person(bench):
     run = bench.run(TunableAuthor([SCRIPTED], axes=TIMES), mode_name="hitl", policy="propose").wait(30)
     assert run.state.outcome is RunOutcome.PROPOSED and run.state.speedup > 5
     assert all(q.answer.via == "policy" for q in run.state.questions.values())
+
+
+def test_optimize_does_not_hang_on_a_question_but_says_how_to_answer(bench, monkeypatch):
+    def start(fn, *, policy, mode, **options):
+        return bench.run(ScriptedAuthor([SCRIPTED]), mode_name=mode, policy=policy)
+
+    monkeypatch.setattr(api, "start", start)
+    with pytest.raises(ApprovalRequired, match="pass policy='accept-verified'"):
+        api.optimize(lambda x: x, mode="hitl", policy="ask")
 
 
 def test_it_works_without_claude(bench):
