@@ -201,11 +201,14 @@ class Assessment(Value):
 
     @property
     def correct(self) -> bool:
-        """Every check was made and passed (a ragged case may be declined) on at least three shape cases."""
+        """Every check was made and passed (a ragged case may be declined) on at least three shape cases. A case
+        declined on any drawn input does not count as passed.
+        """
         checks = [v for v in self.verdicts if v.gate is GateName.CHECK]
         passed = {v.case for v in checks if v.outcome is Outcome.PASS}
         unmade = [v for v in checks if v.outcome is Outcome.INFRASTRUCTURE]
-        return not self.failed and not unmade and len(passed) >= 3
+        declined = {v.case for v in checks if v.outcome is Outcome.DECLINED and not v.variant}
+        return not self.failed and not unmade and len(passed - declined) >= 3
 
     @property
     def modelled_ms(self) -> float | None:

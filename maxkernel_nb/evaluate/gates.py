@@ -12,6 +12,7 @@ from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
 from maxkernel_nb.evaluate.ground import Ground, refused
 from maxkernel_nb.evaluate.inputs import Variant
+from maxkernel_nb.evaluate.numerics import CONTESTED
 from maxkernel_nb.evaluate.screen import screen
 from maxkernel_nb.task import Case, CaseRole, GateName, Outcome, Verdict
 
@@ -31,6 +32,10 @@ class Done:
     buffers: tuple[bytes, ...]
     refusal: dict[str, Any] | None
     seconds: float
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"case": self.case.name, "seed": self.run["seed"], "variant": variant(self.run)}
 
     @property
     def where(self) -> str:
@@ -137,7 +142,8 @@ class CheckGate:
     """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
     check case on every seed, one of them also on zeros and large values, and one again on two cores in another order
     with races detected; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the
-    ragged cases that the trace gate declined, and cases whose reference could not be exported.
+    ragged cases that the trace gate declined, cases whose reference could not be exported, and runs on which the
+    reference itself overflows.
     """
 
     name = GateName.CHECK
@@ -186,7 +192,7 @@ class CheckGate:
         try:
             reply = await ground.ask(job)
         except JobRefused as refusal:
-            return [refused(self.name, refusal, started, case.name, ground.task.seeds[0])]
+            return [refused(self.name, refusal, started, case.name, runs[0]["seed"], variant(runs[0]))]
         seconds = (time.monotonic() - started) / len(runs)
         done = _pair(case, runs, reply, seconds)
         return list(await asyncio.gather(*(self._verdict(ground, run) for run in done)))
@@ -194,7 +200,7 @@ class CheckGate:
     async def _verdict(self, ground: Ground, done: Done) -> Verdict:
         if done.refusal is not None:
             refusal = JobRefused(done.refusal["kind"], f"{done.refusal['message']} ({done.where})")
-            return refused(self.name, refusal, time.monotonic() - done.seconds, done.case.name, done.run["seed"])
+            return refused(self.name, refusal, time.monotonic() - done.seconds, **done.place)
         args = {
             "case": done.case.to_dict(),
             "seed": done.run["seed"],
@@ -220,22 +226,20 @@ def _pair(case: Case, runs: list[Run], reply: Reply, seconds: float) -> list[Don
 
 
 def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
-    """The judge's facts as a verdict."""
-    case, seed = done.case.name, done.run["seed"]
+    """The judge's facts as a verdict. ``declined`` when the reference itself overflows: no candidate can help that."""
     told = f"{facts['sentence']} ({done.where})"
-    if facts["kind"] == "contested" and done.run["variant"] != Variant.DRAWN:
-        return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=told, case=case, seed=seed)
+    if facts["kind"] == CONTESTED:
+        return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=told, **done.place)
     if not facts["passed"]:
         started = time.monotonic() - done.seconds
-        failed = refused(GateName.CHECK, JobRefused(facts["kind"], told), started, case, seed)
+        failed = refused(GateName.CHECK, JobRefused(facts["kind"], told), started, **done.place)
         return failed.model_copy(update={"numbers": _numbers(facts)})
     note = " Tolerance loosened by the user." if loosened else ""
     return Verdict(
         gate=GateName.CHECK,
         outcome=Outcome.PASS,
         summary=f"Right on {done.where}: {facts['sentence']}{note}",
-        case=case,
-        seed=seed,
+        **done.place,
         numbers=_numbers(facts),
         seconds=done.seconds,
     )
@@ -253,10 +257,16 @@ def plan(cases: list[Case], seeds: tuple[int, ...]) -> list[Batch]:
         return []
     drawn = [{"seed": s, "variant": str(Variant.DRAWN), "machine": PLAIN} for s in seeds]
     edges = [{"seed": seeds[0], "variant": str(v), "machine": PLAIN} for v in (Variant.ZEROS, Variant.LARGE)]
-    raced = [{"seed": seeds[0] + 1000, "variant": str(Variant.DRAWN), "machine": HARD}]
+    raced = [{"seed": seeds[0], "variant": str(Variant.DRAWN), "machine": HARD}]
     return [(cases[0], drawn + edges), *((c, drawn) for c in cases[1:]), (cases[min(1, len(cases) - 1)], raced)]
 
 
+def variant(run: Run) -> str:
+    """What sets a run apart from one on drawn inputs; empty for those."""
+    edge = "" if run["variant"] == Variant.DRAWN else str(run["variant"])
+    return "two cores" if run["machine"]["cores"] > 1 else edge
+
+
 def described(run: Run) -> str:
-    variant = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
-    return variant + (", two cores" if run["machine"]["cores"] > 1 else "")
+    edge = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
+    return edge + (", two cores" if run["machine"]["cores"] > 1 else "")

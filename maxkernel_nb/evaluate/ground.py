@@ -84,7 +84,9 @@ class Gate(Protocol):
     def run(self, ground: Ground) -> AsyncIterator[Verdict]: ...
 
 
-def refused(gate: GateName, refusal: JobRefused, started: float, case: str = "", seed: int | None = None) -> Verdict:
+def refused(
+    gate: GateName, refusal: JobRefused, started: float, case: str = "", seed: int | None = None, variant: str = ""
+) -> Verdict:
     found = Diagnostic(kind=refusal.kind, message=refusal.message, line=refusal.line, advice=refusal.advice)
     return Verdict(
         gate=gate,
@@ -92,6 +94,7 @@ def refused(gate: GateName, refusal: JobRefused, started: float, case: str = "",
         summary=refusal.message,
         case=case or str(refusal.extra.get("case", "")),
         seed=seed,
+        variant=variant,
         diagnostics=(found,),
         seconds=time.monotonic() - started,
     )

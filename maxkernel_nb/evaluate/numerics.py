@@ -24,6 +24,7 @@ ROW = 64  # fewer elements than this do not show how large a rounding error can 
 # Floors in units of the output dtype's spacing: two roundings for 8- and 16-bit outputs. A float32 result also carries
 # the error of its sums: adding 512 products one by one was 12 units off where a blocked product was 1 off (numpy).
 FLOOR_UNITS = {1: 1.0, 2: 1.0, 4: 32.0, 8: 32.0}
+CONTESTED = "contested"
 CONTESTED_LIMIT = 0.5  # share of elements where the reference itself overflows, above which nothing can be said
 
 
@@ -49,14 +50,19 @@ class Comparison:
 def compare(
     candidate: Sequence[np.ndarray], own: Sequence[np.ndarray], oracle: Sequence[np.ndarray], tolerance: Tolerance
 ) -> Comparison:
-    """The first leaf that fails, else the leaf with the largest ratio. ``own`` has the reference's output dtypes."""
+    """The first leaf that fails, else one where nothing can be said (``contested``: the reference is not finite in its
+    own dtype), else the leaf with the largest ratio. ``own`` has the reference's output dtypes.
+    """
     if len(candidate) != len(own):
         return _failed("structure", f"It returns {len(candidate)} arrays where the reference returns {len(own)}.")
     results = [_leaf(i, *leaf, tolerance) for i, leaf in enumerate(zip(candidate, own, oracle, strict=True))]
-    bad = [r for r in results if not r.passed]
-    if bad:
-        return bad[0]
-    return max(results, key=lambda r: r.ratio, default=Comparison("", "There is no output.", 0.0, 0.0, 0.0))
+    return _worst(results) if results else Comparison("", "There is no output.", 0.0, 0.0, 0.0)
+
+
+def _worst(results: Sequence[Comparison]) -> Comparison:
+    failed = (r for r in results if r.kind not in ("", CONTESTED))
+    contested = (r for r in results if r.kind == CONTESTED)
+    return next(failed, None) or next(contested, None) or max(results, key=lambda r: r.ratio)
 
 
 def _leaf(number: int, got: np.ndarray, own: np.ndarray, oracle: np.ndarray, tolerance: Tolerance) -> Comparison:
@@ -69,7 +75,7 @@ def _leaf(number: int, got: np.ndarray, own: np.ndarray, oracle: np.ndarray, tol
     if got.dtype.kind == "c":
         parts = [(np.real(a), np.imag(a)) for a in (got, own, oracle)]
         both = [_values(number, (a, b, c), _spacing(own.dtype), tolerance) for a, b, c in zip(*parts, strict=True)]
-        return max(both, key=lambda r: (not r.passed, r.ratio))
+        return _worst(both)
     return _values(number, (got, own, oracle), _spacing(own.dtype), tolerance)
 
 
@@ -81,8 +87,12 @@ def _values(number: int, arrays: Arrays, spacing: tuple[float, float], tolerance
     if wrong.any():
         return _non_finite(number, got, oracle, wrong)
     if contested.mean() > CONTESTED_LIMIT:
-        told = f"Output {number}: the reference overflows in its own dtype; nothing to compare."
-        return _failed("contested", told, number)
+        told = (
+            f"This is the task, not the kernel: output {number} of the reference itself is not finite in its own dtype "
+            f"for {contested.mean():.0%} of the elements, so there is nothing to compare; "
+            "make the inputs smaller or compute in a wider dtype."
+        )
+        return _failed(CONTESTED, told, number)
     counted = ~contested & (kinds[2] == 0)
     got, own, oracle = (np.where(counted, a, 0.0) for a in (got, own, oracle))
     return _errors(number, (got, own, oracle), spacing, tolerance)

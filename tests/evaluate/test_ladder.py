@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxkernel_nb.task import ArgSpec, Candidate, GateName, Outcome, Tolerance
+from maxkernel_nb.task import ArgSpec, Assessment, Candidate, GateName, Outcome, Tolerance, Verdict
 
 ALL = tuple(g for g in GateName if g is not GateName.CHIP)
 
@@ -15,8 +15,11 @@ def test_an_honest_matmul_passes_every_case_seed_and_variant(bench):
     assessment = bench.judge(bench.gemm, bench.kernels.GEMM)
     assert not assessment.failed and assessment.correct
     checks = check_verdicts(assessment)
-    seen = {(v.case, v.seed) for v in checks}
-    assert {(c.name, s) for c in bench.gemm.check_cases for s in bench.gemm.seeds} <= seen
+    seen = [(v.case, v.seed, v.variant) for v in checks]
+    assert {(c.name, s, "") for c in bench.gemm.check_cases for s in bench.gemm.seeds} <= set(seen)
+    assert {variant for _, _, variant in seen} == {"", "zeros", "large", "two cores"}
+    assert len(set(seen)) == len(seen), "a verdict would replace another one in its place"
+    assert {seed for _, seed, _ in seen} == set(bench.gemm.seeds)
     assert any("two cores" in v.summary for v in checks) and any("zeros" in v.summary for v in checks)
     assert all(0 <= v.numbers["worst_error_ratio"] <= 1 for v in checks)
 
@@ -156,6 +159,32 @@ def test_cheap_wrong_answers_that_would_pass_are_named(bench):
     weak = bench.run(bench.evaluator.admit(bench.gemm.model_copy(update={"cases": cases})))
     assert weak == ("b ignored",)
     assert isinstance(faint, ArgSpec)
+
+
+def test_a_kernel_is_not_blamed_where_the_reference_itself_overflows(bench):
+    def enlarged(case):
+        args = (a.model_copy(update={"draw": a.draw.model_copy(update={"mean": 2e38})}) for a in case.args)
+        return case.model_copy(update={"args": tuple(args)})
+
+    overflowing = bench.double.check_cases[0].name
+    cases = tuple(enlarged(c) if c.name == overflowing else c for c in bench.double.cases)
+    task = bench.double.model_copy(update={"cases": cases, "seeds": (0,)})
+    source = bench.kernels.COPY.replace("x_ref[...] * 2.0", "x_ref[...] * 4.0 * 0.5")
+    assessment = bench.judge(task, source)
+    declined = [v for v in check_verdicts(assessment) if v.case == overflowing and not v.variant]
+    assert not assessment.failed and {v.outcome for v in declined} == {Outcome.DECLINED}
+    assert "the task, not the kernel" in declined[0].summary
+
+
+def test_a_case_declined_on_a_drawn_input_does_not_count_as_passed():
+    def check(case, outcome, **where):
+        return Verdict(gate=GateName.CHECK, outcome=outcome, summary="", case=case, **where)
+
+    passed = [check(case, Outcome.PASS, seed=0) for case in "abc"]
+    on_edge = check("c", Outcome.DECLINED, seed=0, variant="large")
+    drawn = check("c", Outcome.DECLINED, seed=1)
+    assert Assessment(candidate="x", verdicts=(*passed, on_edge)).correct
+    assert not Assessment(candidate="x", verdicts=(*passed, drawn)).correct
 
 
 @pytest.mark.tpu_compiler

@@ -166,7 +166,17 @@ def test_where_the_reference_overflows_its_dtype_either_answer_is_right():
     everywhere = np.full(128, 1e39)
     with np.errstate(over="ignore"):
         own = everywhere.astype(np.float32)
-    assert compare([own], [own], [everywhere], Tolerance()).kind == "contested"
+    nothing_to_say = compare([own], [own], [everywhere], Tolerance())
+    assert nothing_to_say.kind == "contested" and "the task, not the kernel" in nothing_to_say.sentence
+
+
+def test_an_output_where_the_reference_overflows_hides_no_wrong_one():
+    huge, good = np.full(128, 1e39), np.linspace(-1, 1, 128)
+    with np.errstate(over="ignore"):
+        over, own = huge.astype(np.float32), good.astype(np.float32)
+    oracles = [huge, good]
+    assert compare([over, own + 1], [over, own], oracles, Tolerance()).kind == "values"
+    assert compare([over, own], [over, own], oracles, Tolerance()).kind == "contested"
 
 
 def test_integers_are_exact_and_ties_the_reference_itself_breaks_are_not():
