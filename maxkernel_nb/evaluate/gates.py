@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
-from maxkernel_nb.evaluate.ground import Ground, refused
+from maxkernel_nb.evaluate.ground import Ground, reading, refused
 from maxkernel_nb.evaluate.inputs import Variant
 from maxkernel_nb.evaluate.numerics import CONTESTED
 from maxkernel_nb.evaluate.screen import screen
@@ -77,18 +79,20 @@ class TraceGate:
         wanted = [task.timing_case.name, *(c.name for c in first)]
         listed = [c.to_dict() for c in cases]
         reply = await ground.ask(ground.job("trace", ground.limits.trace_s, cases=listed, export=wanted))
-        self._keep(ground, reply)
+        with reading():
+            self._keep(ground, reply, cases, wanted)
         await self._compare_contract(ground, [c for c in cases if c.name not in ground.declined])
         yield self._passed(ground, started)
 
-    def _keep(self, ground: Ground, reply: Reply) -> None:
-        for name, facts in reply.data["cases"].items():
-            if "declined" in facts:
-                ground.declined[name] = facts["declined"]
+    def _keep(self, ground: Ground, reply: Reply, cases: list[Case], wanted: list[str]) -> None:
+        for case in cases:
+            facts = reply.data["cases"][case.name]
+            if "declined" in facts and case.role is CaseRole.RAGGED:
+                ground.declined[case.name] = str(facts["declined"])
             else:
-                ground.facts[name] = facts
-        for name, exported in zip(reply.data["exports"], reply.buffers, strict=True):
-            ground.exports[name] = ground.store.put(exported)
+                ground.facts[case.name] = _facts(facts)
+        made = dict(zip(reply.data["exports"], reply.buffers, strict=True))
+        ground.exports.update({name: ground.store.put(made[name]) for name in wanted})
 
     async def _compare_contract(self, ground: Ground, cases: list[Case]) -> None:
         references = [(c, ground.task.reference(c.name)) for c in cases]
@@ -96,7 +100,8 @@ class TraceGate:
         exported = tuple(ground.store.get(digest) for _, digest in known)
         job = Job(WorkerKind.JUDGE, "outputs", {}, exported, ground.limits.compare_s)
         for (case, _), expected in zip(known, (await ground.ask(job)).data["outputs"], strict=True):
-            difference = contract_difference(ground.facts[case.name]["outputs"], expected)
+            with reading():
+                difference = contract_difference(ground.facts[case.name]["outputs"], expected)
             if difference:
                 raise JobRefused("contract", f"Case {case.name}: {difference}", case=case.name)
 
@@ -118,6 +123,13 @@ class TraceGate:
             artefacts=artefacts,
             seconds=time.monotonic() - started,
         )
+
+
+def _facts(told: dict[str, Any]) -> dict[str, Any]:
+    """Those that are used, in the types they must have."""
+    outputs = {"tree": str(told["outputs"]["tree"]), "leaves": [dict(leaf) for leaf in told["outputs"]["leaves"]]}
+    counts = {name: int(told[name]) for name in ("kernels", "vmem_bytes", "constant_bytes")}
+    return {"outputs": outputs, "fingerprint": str(told["fingerprint"]), **counts}
 
 
 def contract_difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
@@ -191,10 +203,10 @@ class CheckGate:
         job = ground.job("check", ground.limits.check_s, case=case.to_dict(), runs=runs, fingerprint=fingerprint)
         try:
             reply = await ground.ask(job)
+            with reading():
+                done = _pair(case, runs, reply, (time.monotonic() - started) / len(runs))
         except JobRefused as refusal:
             return [refused(self.name, refusal, started, case.name, runs[0]["seed"], variant(runs[0]))]
-        seconds = (time.monotonic() - started) / len(runs)
-        done = _pair(case, runs, reply, seconds)
         return list(await asyncio.gather(*(self._verdict(ground, run) for run in done)))
 
     async def _verdict(self, ground: Ground, done: Done) -> Verdict:
@@ -217,11 +229,15 @@ class CheckGate:
 def _pair(case: Case, runs: list[Run], reply: Reply, seconds: float) -> list[Done]:
     """Each run with what the worker said of it; runs after a refused one were not made."""
     buffers = iter(reply.buffers)
-    pairs = []
+    pairs: list[Done] = []
     for run, answer in zip(runs, reply.data["runs"], strict=False):
-        outputs = answer.get("outputs", [])
-        mine = tuple(next(buffers) for _ in outputs)
-        pairs.append(Done(case, run, outputs, mine, answer.get("refused"), seconds))
+        outputs, refusal = answer.get("outputs", []), answer.get("refused")
+        mine = tuple(islice(buffers, len(outputs)))
+        wire.arrays(outputs, mine)  # raises when they do not fit what is said of them
+        said = refusal and {"kind": str(refusal["kind"]), "message": str(refusal["message"])}
+        pairs.append(Done(case, run, outputs, mine, said, seconds))
+    if len(pairs) < len(runs) and not (pairs and pairs[-1].refusal):
+        raise ValueError(f"{len(pairs)} of {len(runs)} runs answered")
     return pairs
 
 

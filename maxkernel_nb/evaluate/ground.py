@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.calls import Caller
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
 from maxkernel_nb.evaluate.records import Records
@@ -71,6 +73,16 @@ class Ground:
         """Exports of the reference for a check case: its own dtypes, and the oracle (empty: there is none)."""
         artefacts = self.task.reference(case.name)
         return tuple(self.store.get(d) if d else b"" for d in (artefacts.own, artefacts.oracle))  # type: ignore[return-value]
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around what reads a candidate worker's answer, which may be anything: raises ``JobRefused`` when it is none."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, wire.WireError) as error:
+        told = f"The kernel's worker gave an answer that is none ({type(error).__name__}: {str(error)[:200]})."
+        raise JobRefused("crash", told) from error
 
 
 class Gate(Protocol):

@@ -163,7 +163,7 @@ def unpack(message: wire.Message) -> Reply:
         case {"status": "ok", **rest} if isinstance(data := rest.get("data") or {}, dict):
             return Reply(data, message.buffers)
         case {"status": "refused", "refusal": dict(told)} if _is_refusal(told):
-            refusal = JobRefused(**told)
+            refusal = JobRefused(**{name: _readable(value) for name, value in told.items()})
             if refusal.extra.pop("retire", False):
                 raise WorkerTainted(refusal)
             raise refusal
@@ -176,6 +176,11 @@ def unpack(message: wire.Message) -> Reply:
 def _is_refusal(told: dict[str, Any]) -> bool:
     words = (told.get("kind"), told.get("message"), told.get("advice", ""))
     return all(isinstance(w, str) for w in words) and isinstance(told.get("line", 0), int) and "self" not in told
+
+
+def _readable(value: Any) -> Any:
+    """Text as any encoder takes it: JSON may carry half a surrogate pair."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _babbled(what: object) -> WorkerBabbled:
