@@ -41,16 +41,19 @@ lint: $(VENV)/.installed-tpu-dev
 types: $(VENV)/.installed-tpu-dev
 	$(BIN)/mypy
 
-# The tests' pytest comes last, so that its summary is the last line. The quickstart runs in it too (nbval).
+# The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart.
 test: $(VENV)/.installed-tpu-dev lint types colab-pins
+	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent; fi
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
 	for notebook in $(REPLAYED); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
-	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest tests $(QUICKSTART) $(NBVAL)
+	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest $(QUICKSTART) $(NBVAL)
+	$(BIN)/python -m pytest tests -m e2e
+	$(BIN)/python -m pytest tests -m "not e2e"
 
 e2e: $(VENV)/.installed-tpu-dev
 	.ci/browser
-	$(BIN)/python -m pytest tests/e2e -m e2e
+	$(BIN)/python -m pytest tests -m e2e
 
 # Colab's kernel stack (Python 3.13, IPython 7.34 ...), as pinned in tests/colab/pins.txt.
 colab-pins: $(COLAB)/.installed

@@ -17,7 +17,8 @@ class NotebookKernel:
         from jupyter_client.manager import KernelManager
 
         self.manager = KernelManager(kernel_name="python3")
-        self.manager.start_kernel(cwd=str(folder), env={**os.environ, "JAX_PLATFORMS": "cpu", **(env or {})})
+        own = {name: value for name, value in os.environ.items() if not name.startswith("MAXKERNEL_")}
+        self.manager.start_kernel(cwd=str(folder), env={**own, "JAX_PLATFORMS": "cpu", **(env or {})})
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
