@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
+import json
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 import maxkernel_nb.widgets
+from maxkernel_nb.document import document
+from maxkernel_nb.state import fold
+from maxkernel_nb.widgets import samples
+from maxkernel_nb.widgets.limits import fit
 from maxkernel_nb.widgets.wire import typescript
 
 WIDGETS = Path(maxkernel_nb.widgets.__file__).parent
@@ -53,6 +61,33 @@ def test_the_committed_build_is_what_the_sources_build():
 
 # -- in a browser ---------------------------------------------------------------------------------------------------
 
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        if self.path.endswith("docs.json"):
+            made = {name: fit(document(fold(events()))) for name, events in samples.ALL.items()}
+            made["hostile"] = fit(document(fold(samples.hostile(HOSTILE))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(made).encode())
+        else:
+            super().do_GET()
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(WIDGETS)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/frontend/dev/index.html"
+    server.shutdown()
+
+
+@pytest.fixture
+def view(browser, address):
+    """Opens the panel on one sample; faults on the page fail the test."""
+    page, faults = browser.new_page(viewport={"width": 900, "height": 800}), []
     page.on("pageerror", lambda error: faults.append(str(error)))
 
     def open_(query):
