@@ -74,6 +74,7 @@ class RecipeAuthor:
         return Candidate(
             source=recipe.render(match, params), entry=match.signature.entry, author=self.name, parent=parent,
             params=params, note=recipe.title,
+            bound_ms=recipe.bound_with(match, params).milliseconds(chip_named(match.chip)),
         )
 
 

@@ -83,6 +83,10 @@ class Recipe(ABC):
     @abstractmethod
     def bound(self, match: Any) -> Bound: ...
 
+    def bound_with(self, match: Any, params: dict[str, int]) -> Bound:
+        """The limits of these constants, never above what such a kernel takes: hopeless points are not compiled."""
+        return self.bound(match)
+
     @abstractmethod
     def render(self, match: Any, params: dict[str, int]) -> str:
         """A complete module that depends on jax alone."""

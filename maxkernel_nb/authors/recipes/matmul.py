@@ -130,6 +130,17 @@ class MatmulRecipe(Recipe):
         written = sizes[match.out_kind] * itemsize(match.out_dtype)
         return Bound(flops=2.0 * m * n * k, hbm_bytes=float(read + written))
 
+    def bound_with(self, match: MatmulMatch, params: dict[str, int]) -> Bound:
+        """Each operand is fetched once per block of the other, less what is kept where the blocks turn round."""
+        bm, bn, bk = block_shape(match, params)
+        least, depth = self.bound(match), -(-match.k // bk)
+        kept = 1 / depth if depth > 1 else 1 / -(-match.n // bn)
+        left = match.m * match.k * itemsize(match.dtypes[match.lhs])
+        right = match.k * match.n * itemsize(match.dtypes[match.rhs])
+        again = left * (-(-match.n // bn) - 1) * (1 - kept) if depth > 1 else 0.0  # whole depth: stays for its row
+        again += right * (-(-match.m // bm) - 1) * (1 - kept)
+        return Bound(flops=least.flops, hbm_bytes=least.hbm_bytes + again)
+
     def plan(self, match: MatmulMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
         bm, bn, bk = block_shape(match, params)
