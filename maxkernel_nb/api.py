@@ -15,7 +15,7 @@ from maxkernel_nb.authors.choose import AUTHORS, choose_author
 from maxkernel_nb.budget import Budget, parse_budget
 from maxkernel_nb.engine import get_engine
 from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
-from maxkernel_nb.journal import Journal, read_events
+from maxkernel_nb.journal import Journal, read_events, read_timed_events, writer
 from maxkernel_nb.modes import mode as find_mode
 from maxkernel_nb.run import Run
 from maxkernel_nb.runtime import RunSettings, Runtime
@@ -38,6 +38,7 @@ class RunSummary(Value):
     chip: str
     speedup: float | None
     live: bool
+    started: float = 0.0  # seconds since the epoch
 
 
 def start(
@@ -134,12 +135,19 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     _refuse_finished(state)
     task = _task_of(state)
     fn, doubt = _recognised(fn or (namespace or {}).get(task.entry), task)
+    if fn is None and state.plan is None:
+        raise UsageError(
+            doubt or f"Run {run_id} was stopped before its plan was made, and {task.entry} is not defined here; define "
+            "the function as it was (without the %%maxkernel line), then resume."
+        )
     settings = _restored(state, policy, budget)
     chosen, _ = _author(author or (state.author if state.author in AUTHORS else None))
     journal = Journal(folder)
     run = Run(place, journal, read_events(folder))  # read again: nobody else writes from here on
     binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
     run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
+    if (options := _recorded_options(settings)) != run.state.options:
+        run.emit(ev.OptionsChanged(options=options))
     if doubt:
         run.emit(ev.Noted(level="warning", text=doubt))
     _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings,
@@ -173,7 +181,7 @@ def runs(project: str | Path | None = None) -> list[RunSummary]:
     """The runs of a project, oldest first. A journal that cannot be read is listed with its error as status."""
     place = Project(project)
     folders = sorted(p for p in place.runs.glob("*") if p.is_dir()) if place.runs.is_dir() else []
-    return sorted((_summarise(place, f) for f in folders), key=lambda s: _natural(s.id))
+    return sorted((_summarise(place, f) for f in folders), key=lambda s: (s.started, s.id))
 
 
 def find_run(run_id: str, project: str | Path | None = None) -> Run | RunState:
@@ -222,12 +230,15 @@ def _restored(state: RunState, policy: Policy | None, budget: Budget | str | Non
 def _create(place: Project, task: KernelTask, mode: str, author: Author, settings: RunSettings) -> Run:
     folder = _new_folder(place, task.name)
     run = Run(place, Journal(folder))
-    options = {
+    run.emit(ev.RunCreated(run_id=folder.name, mode=mode, author=author.name, task=task,
+                           options=_recorded_options(settings), versions=versions()))
+    return run
+
+
+def _recorded_options(settings: RunSettings) -> dict[str, Any]:
+    return {
         "policy": settings.policy, "budget": settings.budget.to_dict(), "tuning_points": settings.tuning_points,
     }
-    run.emit(ev.RunCreated(run_id=folder.name, mode=mode, author=author.name, task=task, options=options,
-                           versions=versions()))
-    return run
 
 
 def versions() -> dict[str, str]:
@@ -263,9 +274,13 @@ def _launch(run: Run, view: TaskView, author: Author, binder: Binder, settings: 
     runtime = Runtime(run, loop=engine.loop, author=author, evaluator=engine.evaluator(run.project), view=view,
                       binder=binder, settings=settings)
     engine.add(run)
-    if on_created is not None:
-        on_created(run)
-    runtime.evaluator.warm()
+    try:
+        if on_created is not None:
+            on_created(run)
+        runtime.evaluator.warm()
+    except BaseException as error:  # nothing drives it yet: without this it would look alive for ever
+        runtime.end(ev.RunOutcome.FAILED, f"The run could not start: {type(error).__name__}: {error}")
+        raise
     engine.submit(runtime.drive(drive))
 
 
@@ -308,17 +323,21 @@ def _retrace(task: KernelTask, fn: Callable[..., Any] | None) -> Callable[[str],
 def _summarise(place: Project, folder: Path) -> RunSummary:
     alive = get_engine().find(place, folder.name)
     try:
-        state = alive.state if alive is not None else fold(read_events(folder))
+        timed = read_timed_events(folder)
     except JournalError as error:
-        return RunSummary(id=folder.name, mode="", status=str(error), outcome="", chip="", speedup=None, live=False)
+        return RunSummary(id=folder.name, mode="", status=str(error), outcome="", chip="", speedup=None, live=False,
+                          started=folder.stat().st_ctime)
+    state = alive.state if alive is not None else fold(event for _, event in timed)
     live = alive is not None and not alive.closed
-    status = state.status.value if live or state.ended else "interrupted"
     return RunSummary(
-        id=folder.name, mode=state.mode, status=status, outcome=state.outcome or "",
+        id=folder.name, mode=state.mode, status=_status(folder, state, live), outcome=state.outcome or "",
         chip=state.task.chip if state.task else "", speedup=state.speedup, live=live,
+        started=timed[0][0] if timed else 0.0,
     )
 
 
-def _natural(run_id: str) -> tuple[str, int]:
-    stem, _, number = run_id.rpartition("-")
-    return (stem, int(number)) if number.isdigit() else (run_id, 0)
+def _status(folder: Path, state: RunState, live: bool) -> str:
+    if live or state.ended:
+        return state.status.value
+    owner = writer(folder)
+    return f"{state.status.value} in process {owner}" if owner else "interrupted"

@@ -25,7 +25,9 @@ class Binder(Protocol):
 
     reference: Any
 
-    def bind(self, name: str, value: Any) -> None: ...
+    def bind(self, name: str, value: Any) -> str:
+        """Empty, or why the name was left alone."""
+        ...
 
 
 class NoBinder:
@@ -35,19 +37,24 @@ class NoBinder:
         self.reference = reference
         self.bound: Any = None
 
-    def bind(self, name: str, value: Any) -> None:
+    def bind(self, name: str, value: Any) -> str:
         self.bound = value
+        return ""
 
 
 class NamespaceBinder:
-    """Binds in a notebook's namespace."""
+    """Binds in a notebook's namespace, but never over something that is not this run's function."""
 
     def __init__(self, namespace: dict[str, Any], reference: Any) -> None:
         self.namespace = namespace
         self.reference = reference
 
-    def bind(self, name: str, value: Any) -> None:
+    def bind(self, name: str, value: Any) -> str:
+        now = self.namespace.get(name, self.reference)
+        if now is not self.reference and getattr(now, "reference", None) is not self.reference:
+            return f"{name} is something else by now ({type(now).__name__}) and was left alone"
         self.namespace[name] = value
+        return ""
 
 
 async def settle(runtime: Runtime, proposal_id: str) -> tuple[RunOutcome, str]:
@@ -62,9 +69,13 @@ async def settle(runtime: Runtime, proposal_id: str) -> tuple[RunOutcome, str]:
     if source != candidate.source:
         candidate, trouble = await _judge_merge(runtime, candidate, source)
         if trouble:
-            return RunOutcome.REJECTED, f"The merged text was not applied: {trouble}"
-    path = apply(runtime, proposal, candidate)
-    return RunOutcome.ACCEPTED, f"Accepted: {runtime.task.entry} is bound to the verified kernel, saved in {path}."
+            reason = f"The chosen hunks were not applied, for together they fail: {trouble} The proposal is open again."
+            runtime.run.emit(ev.DecisionRefused(proposal=proposal_id, reason=reason))
+            return RunOutcome.PROPOSED, reason
+    path, left_alone = apply(runtime, proposal, candidate)
+    if left_alone:
+        return RunOutcome.ACCEPTED, f"Accepted: the kernel is saved in {path}; {left_alone}."
+    return RunOutcome.ACCEPTED, f"Accepted: {runtime.task.entry} is bound to the kernel, saved in {path}."
 
 
 async def _judge_merge(runtime: Runtime, parent: Candidate, source: str) -> tuple[Candidate, str]:
@@ -81,18 +92,18 @@ async def _judge_merge(runtime: Runtime, parent: Candidate, source: str) -> tupl
     return merged, failed[0].summary if failed else "it passed fewer than three shape cases."
 
 
-def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> str:
-    """Writes the kernel's file, then binds it. Gives the path relative to the project."""
+def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> tuple[str, str]:
+    """Writes the kernel's file, then binds it. Gives the path relative to the project, and why it was not bound."""
     run = runtime.run
     path = run.project.kernels / f"{runtime.task.name}.py"
     write_atomically(path, candidate.source.encode())
     relative = run.project.relative(path)
-    bound = runtime.binder.reference is not None
-    if bound:
+    left_alone = "the function of this run is not defined here, so nothing was bound"
+    if runtime.binder.reference is not None:
         run.kernel = bound_kernel(runtime, candidate, path)
-        runtime.binder.bind(runtime.task.entry, run.kernel)
-    run.emit(ev.Applied(proposal=proposal.id, path=relative, bound=bound, source=candidate.source))
-    return relative
+        left_alone = runtime.binder.bind(runtime.task.entry, run.kernel)
+    run.emit(ev.Applied(proposal=proposal.id, path=relative, bound=not left_alone, source=candidate.source))
+    return relative, left_alone
 
 
 def bound_kernel(runtime: Runtime, candidate: Candidate, path: Path) -> BoundKernel:
@@ -119,5 +130,6 @@ def undo_last(runtime: Runtime) -> None:
     applied = next((p for p in reversed(state.proposals.values()) if p.bound and not p.undone), None)
     if applied is None:
         raise UsageError(f"Run {state.run_id} has nothing applied to undo; it is {state.outcome or state.status}.")
-    runtime.binder.bind(runtime.task.entry, runtime.binder.reference)
+    if left_alone := runtime.binder.bind(runtime.task.entry, runtime.binder.reference):
+        raise UsageError(f"Nothing was undone: {left_alone}.")
     runtime.run.emit(ev.Undone(proposal=applied.id))

@@ -93,6 +93,9 @@ class BoundKernel:
         kernel.defvjp(lambda *args: (fast(*args), args), lambda args, g: jax.vjp(slow, *args)[1](g))
         return jax.jit(kernel)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> BoundKernel:
+        return self  # like a function: copied by reference
+
     def __repr__(self) -> str:
         return f"<verified kernel {self.__name__} of run {getattr(self.run, 'id', self.run)}>"
 

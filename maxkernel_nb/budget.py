@@ -35,7 +35,7 @@ class Budget(Value):
         for name, amount in used.items():
             cap = getattr(self, name)
             if cap is not None and amount >= cap:
-                words = name.replace("_", " ")
+                words = {"judged": "candidates judged"}.get(name, name.replace("_", " "))
                 raise BudgetExceeded(f"The budget of {cap:g} {words} is used up; raise it with --budget and resume.")
 
     def judged_left(self, spend: Spend) -> int | None:

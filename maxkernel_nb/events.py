@@ -164,9 +164,24 @@ class Applied(Event):
     source: str
 
 
+class DecisionRefused(Event):
+    """A decision that could not be carried out (a merged text that fails its checks): the proposal is open again."""
+
+    kind: Literal["decision-refused"] = "decision-refused"
+    proposal: str
+    reason: str
+
+
 class Undone(Event):
     kind: Literal["undone"] = "undone"
     proposal: str
+
+
+class OptionsChanged(Event):
+    """A resumed run goes on under other caps or another policy. Same keys as ``RunCreated.options``."""
+
+    kind: Literal["options-changed"] = "options-changed"
+    options: dict[str, Any]
 
 
 class StatusChanged(Event):
@@ -302,10 +317,11 @@ class ControlChanged(Event):
 
 
 AnyEvent = Annotated[
-    RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | TaskAdmitted | CandidateAdded
-    | VerdictReached | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade | DecisionTaken | Applied
-    | Undone | StatusChanged | RunEnded | ConversationOpened | ModelSaid | ModelReplied | ConversationClosed
-    | LessonLearned | QuestionAsked | AnswerGiven | Explained | ControlChanged,
+    RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | TaskAdmitted | DecisionRefused
+    | CandidateAdded | VerdictReached | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade
+    | DecisionTaken | Applied | Undone | OptionsChanged | StatusChanged | RunEnded | ConversationOpened
+    | ModelSaid | ModelReplied | ConversationClosed | LessonLearned | QuestionAsked | AnswerGiven | Explained
+    | ControlChanged,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

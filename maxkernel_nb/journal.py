@@ -69,6 +69,19 @@ class Journal:
                 self._lock_file = -1
 
 
+def writer(folder: Path) -> str:
+    """The process that writes this journal now; empty when none does."""
+    try:
+        with open(folder / "writer.lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(32).decode() or "unknown"
+    except OSError:
+        pass
+    return ""
+
+
 def read_events(folder: Path) -> list[AnyEvent]:
     """All committed events, oldest first, without disturbing a writer."""
     return [event for _, event in read_timed_events(folder)]

@@ -157,10 +157,11 @@ class Runtime:
         except Exception as error:
             outcome, reason = RunOutcome.FAILED, f"Internal error: {type(error).__name__}: {error}"
             log.exception("run %s failed", self.run.id)
-        self.done = True
-        self._end(outcome, reason)
+        self.end(outcome, reason)
 
-    def _end(self, outcome: RunOutcome, reason: str) -> None:
+    def end(self, outcome: RunOutcome, reason: str) -> None:
+        """Records the end, whatever happens, and gives the journal back."""
+        self.done = True
         try:
             self.run.emit(ev.RunEnded(outcome=outcome, reason=reason))
         except JournalError as error:
@@ -214,7 +215,7 @@ class Runtime:
         except Exception as error:
             outcome, reason = RunOutcome.FAILED, f"Internal error: {type(error).__name__}: {error}"
             log.exception("a decision on run %s failed", self.run.id)
-        self._end(outcome, reason)
+        self.end(outcome, reason)
 
     def background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Starts ``work`` beside the run, from any thread (a person's question)."""

@@ -229,6 +229,17 @@ def _(event: ev.DecisionTaken, state: RunState) -> dict[str, Any]:
 
 
 @_apply.register
+def _(event: ev.OptionsChanged, state: RunState) -> dict[str, Any]:
+    return {"options": {**state.options, **event.options}}
+
+
+@_apply.register
+def _(event: ev.DecisionRefused, state: RunState) -> dict[str, Any]:
+    said = ev.Noted(level="warning", text=event.reason)
+    return {**_update_proposal(state, event.proposal, decision=None), "notes": (*state.notes, said)}
+
+
+@_apply.register
 def _(event: ev.Applied, state: RunState) -> dict[str, Any]:
     return _update_proposal(state, event.proposal, applied_path=event.path, bound=event.bound, undone=False)
 

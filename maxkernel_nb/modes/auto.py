@@ -100,8 +100,11 @@ async def _decide(runtime: Runtime, proposal: str) -> tuple[RunOutcome, str]:
         claim = runtime.run.state.proposals[proposal].claim
         why = f" It was not accepted by policy: {doubt}." if doubt and policy == "accept-verified" else ""
         return RunOutcome.PROPOSED, f"{claim}{why} The proposal is open: accept or reject it."
-    await runtime.decision(proposal)
-    return await settle(runtime, proposal)
+    while True:
+        await runtime.decision(proposal)
+        outcome, reason = await settle(runtime, proposal)
+        if outcome is not RunOutcome.PROPOSED:  # else the decision could not be carried out: it is asked for again
+            return outcome, reason
 
 
 def why_not_by_policy(runtime: Runtime) -> str:
@@ -135,7 +138,9 @@ def claim_of(runtime: Runtime) -> str:
     loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
     if state.task is not None and state.task.weak:
         loosened += f"; a weak task: {', '.join(state.task.weak)} would pass too"
+    if errors and state.speedup < 1 + max(errors) / 100:
+        error = f" (a gain inside the model's error of about {max(errors):.0f} %)"
     return (
         f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: "
-        f"{state.baseline.modelled_ms:.3f} ms to {state.best_ms:.3f} ms; {verified}{loosened}."
+        f"{state.baseline.modelled_ms:.4g} ms to {state.best_ms:.4g} ms; {verified}{loosened}."
     )

@@ -5,6 +5,7 @@ from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.binding import BoundKernel
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.errors import JournalError, UsageError
+from maxkernel_nb.evaluate.base import ALL_GATES
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.events import RunOutcome, Status, VerdictReached
 from maxkernel_nb.journal import read_events
@@ -120,7 +121,7 @@ def test_policy_propose_leaves_the_proposal_open_and_a_later_accept_works(bench)
 def test_a_budget_ends_the_search_and_proposes_the_best_so_far(bench):
     run = bench.run(TunableAuthor([GOOD], axes=TIMES), budget=Budget(judged=2)).wait(10)
     assert run.state.open_proposal is not None
-    assert any("budget of 2 judged" in n.text for n in run.state.notes)
+    assert any("budget of 2 candidates judged" in n.text for n in run.state.notes)
 
 
 def test_stop_ends_the_run_at_once_and_the_journal_says_why(bench):
@@ -237,3 +238,36 @@ def test_verdicts_on_edge_inputs_do_not_replace_those_on_drawn_ones(bench):
     drawn = next(v for v in run.state.candidates[name].verdicts if v.case == "c1" and v.seed == 0)
     run.emit(VerdictReached(candidate=name, verdict=drawn.model_copy(update={"variant": "zeros"})))
     assert len(run.state.candidates[name].verdicts) == before + 1
+
+
+class MergesAreWrong(FakeEvaluator):
+    async def judge(self, task, candidate, gates=ALL_GATES, on_verdict=lambda verdict: None):
+        if candidate.author == "person":
+            candidate = candidate.model_copy(update={"source": candidate.source + "# wrong\n"})
+            on_verdict = lambda verdict: None  # noqa: E731
+        return await super().judge(task, candidate, gates, on_verdict)
+
+
+def test_hunks_that_fail_together_leave_the_proposal_open(bench):
+    source = "import jax\ndef f(x):\n    return x\n# more\n"
+    run = bench.run(ScriptedAuthor([source]), MergesAreWrong()).wait(10)
+    run.accept(hunks=[0])
+    with run._changed:
+        assert run._changed.wait_for(lambda: any("not applied" in n.text for n in run.state.notes), 10)
+    assert run.wait(10).state.open_proposal is not None
+    run.accept().wait_end(10)
+    assert run.state.outcome is RunOutcome.ACCEPTED
+
+
+def test_accepting_never_overwrites_what_has_the_name_by_now(bench):
+    run = bench.run().wait(10)
+    bench.namespace["f"] = 5
+    run.accept().wait_end(10)
+    assert bench.namespace["f"] == 5 and "left alone" in run.state.reason
+    assert run.kernel is not None and (bench.project.kernels / "f.py").read_text() == GOOD
+
+
+def test_a_run_whose_start_failed_is_over(bench):
+    run = bench.run(evaluator=FakeEvaluator(delay_s=0.05))
+    run.runtime.end(RunOutcome.FAILED, "it could not start")
+    assert run.wait(10).state.outcome is RunOutcome.FAILED

@@ -16,7 +16,8 @@ def test_what_cannot_be_read_is_named():
 
 
 @pytest.mark.parametrize("spend, word", [
-    (Spend(judged=3), "3 judged"), (Spend(wall_seconds=60), "60 wall seconds"), (Spend(dollars=1), "1 dollars"),
+    (Spend(judged=3), "3 candidates judged"),
+    (Spend(wall_seconds=60), "60 wall seconds"), (Spend(dollars=1), "1 dollars"),
     (Spend(input_tokens=6, output_tokens=4), "10 tokens"), (Spend(chip_seconds=9), "9 chip seconds"),
 ])
 def test_a_cap_reached_stops_before_the_next_spend_and_says_which(spend, word):
