@@ -22,12 +22,15 @@ _PATIENCE = 5.0  # seconds a command waits for the engine to carry a decision ou
 
 
 class Commands:
-    """``api`` is the module ``maxkernel_nb.api`` (anything with its functions), imported when first needed."""
+    """``api`` is the module ``maxkernel_nb.api`` (anything with its functions), imported when first needed.
+
+    ``project()`` is the folder whose runs the commands are about; ``created(run)`` is called with a resumed run.
+    """
 
     def __init__(self, shell: Any, panels: Panels, settings: Callable[[], dict[str, Setting]],
-                 api: Callable[[], Any]) -> None:
+                 api: Callable[[], Any], project: Callable[[], str], created: Callable[[Any], None]) -> None:
         self.shell, self.panels, self.settings = shell, panels, settings
-        self._api = api
+        self._api, self._project, self._created = api, project, created
 
     def __call__(self, line: CommandLine) -> Any:
         if line.help:
@@ -37,10 +40,12 @@ class Commands:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def do_list(self, line: CommandLine) -> Table:
-        rows = tuple(
-            (s.id, s.mode, s.chip, s.status, s.outcome, f"{s.speedup:.2f}x modelled" if s.speedup else "")
-            for s in self._api().runs(project=self.project)
-        )
+        here = self.project
+        rows = tuple(_row(s) for s in self._api().runs(project=here))
+        for folder in dict.fromkeys(str(run.project.root) for run in _live_runs()):
+            if folder != str(Path(here).resolve()):
+                live = [s for s in self._api().runs(project=folder) if s.live]
+                rows += tuple((f"{s.id} in {_shown(folder)}", *_row(s)[1:]) for s in live)
         empty = "No runs yet in this project; start one with %%maxkernel auto at the head of a cell."
         return Table(("Run", "Mode", "Chip", "Status", "Outcome", "Best"), rows, empty=empty)
 
@@ -71,8 +76,9 @@ class Commands:
         from maxkernel_nb.store import Project, write_atomically
         from maxkernel_nb.widgets.html import render_page
 
+        run_id, project = self._locate(line)
         state = _state(self._find(line))
-        path = Path(line.extra) if line.extra else Project(self.project).reports / f"{state.run_id}.html"
+        path = Path(line.extra) if line.extra else Project(project).reports / f"{run_id}.html"
         try:
             write_atomically(path, render_page(document(state)).encode())
         except OSError as error:
@@ -98,7 +104,7 @@ class Commands:
     def do_doctor(self, line: CommandLine) -> Table:
         from maxkernel_nb.magics.doctor import examine
 
-        return examine(self.settings)
+        return examine(self.settings, self._project)
 
     def do_help(self, line: CommandLine) -> Text:
         return Text(helptext.topic_help(line.extra) if line.extra else helptext.line_help())
@@ -187,8 +193,9 @@ class Commands:
 
     def do_resume(self, line: CommandLine) -> Any:
         batch = is_batch(self.shell)
+        run_id, project = self._locate(line)
         run = self._api().resume(
-            self._run_id(line), namespace=self.shell.user_ns, project=self.project, on_created=self.panels.show,
+            run_id, namespace=self.shell.user_ns, project=project, on_created=self._created,
         )
         return self.finish(run) if batch else run
 
@@ -223,17 +230,32 @@ class Commands:
     # -- finding runs ------------------------------------------------------------------------------------------------
 
     @property
-    def project(self) -> str | None:
-        return self.settings()["project"].value
+    def project(self) -> str:
+        return self._project()
 
     def _find(self, line: CommandLine) -> Any:
-        return self._api().find_run(self._run_id(line), project=self.project)
+        run_id, project = self._locate(line)
+        return self._api().find_run(run_id, project=project)
+
+    def _locate(self, line: CommandLine) -> tuple[str, str]:
+        """A run's id and its project folder: another one than the settings' after a cell with ``--project``."""
+        shown = self.panels.live()
+        if shown is not None and line.run in (None, shown.id):
+            return shown.id, str(shown.project.root)
+        run_id = self._run_id(line)
+        alive = [run for run in _live_runs() if run.id == run_id and not run.closed]
+        return run_id, str(alive[-1].project.root) if alive else self.project
 
     def _live(self, line: CommandLine) -> Any:
         run = self._find(line)
         if _is_live(run):
             return run
         raise UsageError(
+        if run.ended and run.open_proposal is None and run.outcome not in ("stopped", "failed", "proposed"):
+            raise UsageError(
+                f"Run {run.run_id} ended in an earlier kernel, {run.outcome}: there is nothing to {line.command.name}; "
+                f"%maxkernel show {run.run_id} shows it."
+            )
             f"Run {run.run_id} belongs to an earlier kernel; %maxkernel resume {run.run_id} takes it up here, then "
             f"%maxkernel {line.command.name} works."
         )
@@ -256,6 +278,23 @@ def run_folders(project: str | None) -> list[str]:
         return []
     return [name for _, name in sorted(found)]
 
+
+
+def _live_runs() -> list[Any]:
+    """The runs of this process in every folder, oldest first."""
+    from maxkernel_nb.engine import get_engine
+
+    return list(get_engine().runs.values())
+
+
+def _row(summary: Any) -> tuple[str, ...]:
+    best = f"{summary.speedup:.2f}x modelled" if summary.speedup else ""
+    return summary.id, summary.mode, summary.chip, summary.status, summary.outcome, best
+
+
+def _shown(folder: str) -> str:
+    """Relative to the working folder where that is shorter."""
+    return min(os.path.relpath(folder), folder, key=len)
 
 def _is_live(run: Any) -> bool:
     return hasattr(run, "subscribe")

@@ -13,6 +13,7 @@ from pathlib import Path
 from maxkernel_nb.config import Setting
 from maxkernel_nb.errors import MaxKernelError
 from maxkernel_nb.magics.views import Table
+from maxkernel_nb.store import Project
 
 _MIN_FREE_GIB = 1.0
 
@@ -24,22 +25,22 @@ class Check:
     says: str
 
 
-def examine(settings: Callable[[], dict[str, Setting]]) -> Table:
-    checks = tuple(_checks(settings))
+def examine(settings: Callable[[], dict[str, Setting]], project: Callable[[], str]) -> Table:
+    checks = tuple(_checks(settings, project))
     rows = tuple((check.subject, "ok" if check.good else "look", check.says) for check in checks)
     wrong = sum(not check.good for check in checks)
     caption = f"{wrong} of {len(checks)} checks need a look" if wrong else f"all {len(checks)} checks are ok"
     return Table(("Check", "", "What it says"), rows, caption)
 
 
-def _checks(settings: Callable[[], dict[str, Setting]]) -> Iterator[Check]:
+def _checks(settings: Callable[[], dict[str, Setting]], project: Callable[[], str]) -> Iterator[Check]:
     yield _python()
     yield _jax()
     yield _compiler()
     yield _chip()
     yield _author()
     yield _settings(settings)
-    yield _folder()
+    yield _folder(project)
     yield _front_end()
 
 
@@ -85,12 +86,22 @@ def _settings(settings: Callable[[], dict[str, Setting]]) -> Check:
     return Check("Settings", True, "; ".join(chosen) or "all at their defaults")
 
 
-def _folder() -> Check:
-    here = Path.cwd()
-    free = shutil.disk_usage(here).free / 2**30
-    good = os.access(here, os.W_OK) and free >= _MIN_FREE_GIB
-    says = "can be written" if os.access(here, os.W_OK) else "cannot be written: start the notebook elsewhere"
-    return Check("Folder", good, f"{here} {says}, {free:.0f} GiB free")
+def _folder(project: Callable[[], str]) -> Check:
+    """The project's .maxkernel and the folders in it, or the nearest folder above in which they would be made."""
+    try:
+        root = project()
+    except MaxKernelError as error:
+        return Check("Folder", False, f"not looked at, since the settings are wrong: {error}")
+    place = Project(root)
+    wanted = (place.folder, place.runs, place.objects.root, place.kernels, place.reports)
+    found = [p for p in wanted if p.exists()] or [next(p for p in place.folder.parents if p.exists())]
+    for path in found:
+        if not path.is_dir():
+            return Check("Folder", False, f"{path} is a file, where a folder is needed: move it away")
+        if not os.access(path, os.W_OK):
+            return Check("Folder", False, f"{path} cannot be written: choose another folder with --project")
+    free = shutil.disk_usage(found[0]).free / 2**30
+    return Check("Folder", free >= _MIN_FREE_GIB, f"{place.folder} can be written, {free:.0f} GiB free")
 
 
 def _front_end() -> Check:

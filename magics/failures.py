@@ -10,7 +10,7 @@ from maxkernel_nb.errors import MaxKernelError, TaskError
 
 
 class Interrupted(MaxKernelError):
-    """The person interrupted a cell that was only waiting; the run goes on."""
+    """The person interrupted a cell: before its run began, or while it was only waiting."""
 
 
 @contextmanager

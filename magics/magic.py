@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
@@ -13,7 +17,7 @@ from maxkernel_nb.errors import UsageError
 from maxkernel_nb.magics import cell, helptext
 from maxkernel_nb.magics.commands import Commands
 from maxkernel_nb.magics.completion import Completer
-from maxkernel_nb.magics.failures import one_sentence
+from maxkernel_nb.magics.failures import Interrupted, one_sentence
 from maxkernel_nb.magics.host import is_batch, is_disabled
 from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CellLine, parse_cell_line, parse_command_line
@@ -24,8 +28,21 @@ from maxkernel_nb.options import nearest
 _DISABLED = "maxkernel is turned off (MAXKERNEL_DISABLE is set)"
 
 
+_GIVE_INPUTS = (FunctionType, partial, tuple, list, dict)
+
+
 def _engine_api() -> Any:
     return import_module("maxkernel_nb.api")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "Interrupted before the run began: nothing was started; run the cell again."
+        ) from None
 
 
 @magics_class
@@ -37,8 +54,9 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         self._api = api
         self.traits_settings = MaxKernel(parent=shell)
         self.panels = Panels(shell)
-        self.commands = Commands(shell, self.panels, self.settings, api)
-        self.completer = Completer(shell, lambda: self.settings()["project"].value, self.panels.live)
+        self._home: Path | None = None  # the working folder when the first run began: os.chdir loses no run
+        self.commands = Commands(shell, self.panels, self.settings, api, self.project, self._created)
+        self.completer = Completer(shell, self.project, self.panels.live)
 
     def attach(self) -> None:
         self.shell.register_magics(self)
@@ -57,7 +75,17 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         manager.registry.pop(type(self).__name__, None)
 
     def settings(self, options: dict[str, Any] | None = None) -> dict[str, config.Setting]:
-        return config.resolve(cell=options, traits=self.traits_settings.chosen())
+        return config.resolve(cell=options, traits=self.traits_settings.chosen(), folder=self._home)
+
+    def project(self, options: dict[str, Any] | None = None) -> str:
+        """The folder that holds .maxkernel. A relative setting counts from where the first run began."""
+        here = Path.cwd()
+        home = here if (options or {}).get("project") else self._home or here
+        return str(home / Path(self.settings(options)["project"].value or "").expanduser())
+
+    def _created(self, run: Any) -> None:
+        self._home = self._home or Path.cwd()
+        self.panels.show(run)
 
     @no_var_expand
     @line_magic("maxkernel")
@@ -76,29 +104,31 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
             if parsed.help:
                 return Text(helptext.cell_help(parsed.mode.name))
             settings = self.settings(parsed.options)
-            ran = cell.execute(self.shell, body)
-            if is_disabled():
+            with _interruptible():
+                ran = cell.execute(self.shell, body)
+                run = None if is_disabled() else self._start(parsed, settings, ran)
+            if run is None:
                 return Text(f"{_DISABLED}: the cell ran as plain Python.")
-            return self._start(parsed, settings, ran)
+            return self.commands.finish(run) if is_batch(self.shell) else run
 
     def _start(self, parsed: CellLine, settings: dict[str, config.Setting], ran: cell.Body) -> Any:
         options, namespace = parsed.options, self.shell.user_ns
         found = cell.find_function(ran, namespace, options.get("name"), options.get("inputs"))
-        batch = is_batch(self.shell)
-        run = self._api().start(
+        policy = "propose" if is_batch(self.shell) else "ask"
+        return self._api().start(
             found.fn, source=found.source, name=found.name, mode=parsed.mode.name, namespace=namespace,
             inputs=self._inputs(options.get("inputs")), shapes=options.get("shapes"),
-            static=options.get("static", ()), cases=options.get("case", ()), on_created=self.panels.show,
-            **{"policy": "propose" if batch else "ask", **config.values(settings)},
+            static=options.get("static", ()), cases=options.get("case", ()), on_created=self._created,
+            **{"policy": policy, **config.values(settings), "project": self.project(options)},
         )
-        return self.commands.finish(run) if batch else run
 
     def _inputs(self, name: str | None) -> Any:
         namespace = self.shell.user_ns
         if name is None or name in namespace:
             return namespace.get(name)
-        known = [n for n in namespace if not n.startswith("_")]
-        hint = f"did you mean {nearest(name, known)!r}?" if known else "define it first."
+        hidden = self.shell.user_ns_hidden  # IPython's own names, such as quit
+        known = [n for n, v in namespace.items() if n[:1] != "_" and n not in hidden and isinstance(v, _GIVE_INPUTS)]
+        hint = f"did you mean {nearest(name, known)!r}?" if known else "define it in a cell first."
         raise UsageError(f"--inputs {name}: there is no such name in the notebook; {hint}")
 
 

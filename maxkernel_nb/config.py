@@ -55,6 +55,7 @@ def values(settings: Mapping[str, Setting]) -> dict[str, Any]:
 
 def checked(option: Option, value: Any, origin: str) -> Any:
     """``value`` in the option's type. Raises ``UsageError`` when it is not one of the choices or not a number."""
+    value = next((c for c in option.choices if c == str(value).lower()), value)
     if option.choices and value not in option.choices:
         raise UsageError(
             f"{origin} got {value!r}, which is not a known {option.name}; did you mean "

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from maxkernel_nb.errors import UsageError
+from maxkernel_nb.magics.failures import Interrupted
 
 F = "def f(x):\n    return '{x} $HOME %s' and x\n"
 RUN = "%%maxkernel auto --policy propose"
@@ -49,6 +50,7 @@ def test_name_chooses_among_several_or_from_the_notebook(api, cell):
     (F, "--name ff", "did you mean 'f'"),
     (f"{F}n = 3\n", "--name n", "is 'int', not a function"),
     (F, "--inputs mak_inputs", "no such name in the notebook"),
+    (F, "--inputs qui", "no such name in the notebook; did you mean 'f'?"),
     ("\n\ndef f(x:\n", "", "Line 4 of the cell is not valid Python"),
 ])
 def test_a_wrong_cell_is_one_sentence(api, cell, capsys, body, options, says):
@@ -72,3 +74,15 @@ def test_an_error_of_the_cell_shows_the_users_frames_only(api, cell, capsys):
 def test_inspect_finds_the_source_of_a_function_in_the_cell(api, cell):
     start(api, cell, F)
     assert cell("import inspect\ninspect.getsource(f.reference if hasattr(f, 'reference') else f)") == F
+
+
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt\n", F])
+def test_an_interrupt_before_the_run_is_one_sentence(api, cell, capsys, monkeypatch, body):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "start", interrupted)
+    with pytest.raises(Interrupted):
+        cell(f"{RUN}\n{body}")
+    lines = "".join(capsys.readouterr()).strip().splitlines()
+    assert lines == ["Interrupted: Interrupted before the run began: nothing was started; run the cell again."]

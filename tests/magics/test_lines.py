@@ -99,3 +99,7 @@ def test_repeated_and_listed_options():
 def test_every_command_is_carried_out_and_every_mode_is_named_once():
     assert {c.name for c in COMMANDS} == {name[3:] for name in dir(Commands) if name.startswith("do_")}
     assert len({m.name for m in MODES}) == len(MODES)
+
+
+def test_a_choice_may_be_written_in_capitals():
+    assert parse_cell_line("auto --chip V6E --policy Propose").options == {"chip": "v6e", "policy": "propose"}

@@ -132,3 +132,23 @@ def test_help_version_and_doctor(api, cell):
 def test_question_marks_show_the_help(api, shell):
     assert "--shapes TEXT" in shell.object_inspect_text("%%maxkernel")
     assert "accept [RUN]" in shell.object_inspect_text("%maxkernel")
+
+
+def test_a_finished_run_of_an_earlier_kernel_needs_no_resuming(waiting, api, cell):
+    waiting.reject()
+    waiting.wait_end(10)
+    waiting.close()
+    api.live.clear()
+    for command in ("accept", "stop"):
+        with pytest.raises(UsageError, match=r"ended in an earlier kernel, rejected.*%maxkernel show f-1") as caught:
+            cell(f"%maxkernel {command} f-1")
+        assert "resume" not in str(caught.value)
+
+
+def test_doctor_looks_at_the_projects_own_folder(api, cell, tmp_path):
+    assert f"{tmp_path}/.maxkernel can be written" in repr(cell("%maxkernel doctor"))
+    cell("%config MaxKernel.project = 'other'")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".maxkernel").write_text("")
+    said = repr(cell("%maxkernel doctor"))
+    assert "Folder" in said and "other/.maxkernel is a file, where a folder is needed" in said
