@@ -196,6 +196,7 @@ class Commands:
         run_id, project = self._locate(line)
         run = self._api().resume(
             run_id, namespace=self.shell.user_ns, project=project, on_created=self._created,
+            policy=line.options.get("policy"), budget=line.options.get("budget"),
         )
         return self.finish(run) if batch else run
 
@@ -250,12 +251,12 @@ class Commands:
         run = self._find(line)
         if _is_live(run):
             return run
-        raise UsageError(
         if run.ended and run.open_proposal is None and run.outcome not in ("stopped", "failed", "proposed"):
             raise UsageError(
                 f"Run {run.run_id} ended in an earlier kernel, {run.outcome}: there is nothing to {line.command.name}; "
                 f"%maxkernel show {run.run_id} shows it."
             )
+        raise UsageError(
             f"Run {run.run_id} belongs to an earlier kernel; %maxkernel resume {run.run_id} takes it up here, then "
             f"%maxkernel {line.command.name} works."
         )
@@ -279,7 +280,6 @@ def run_folders(project: str | None) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-
 def _live_runs() -> list[Any]:
     """The runs of this process in every folder, oldest first."""
     from maxkernel_nb.engine import get_engine
@@ -295,6 +295,7 @@ def _row(summary: Any) -> tuple[str, ...]:
 def _shown(folder: str) -> str:
     """Relative to the working folder where that is shorter."""
     return min(os.path.relpath(folder), folder, key=len)
+
 
 def _is_live(run: Any) -> bool:
     return hasattr(run, "subscribe")
