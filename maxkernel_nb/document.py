@@ -90,9 +90,17 @@ def _headline(state: RunState) -> tuple[str, str]:
         return "Not a computation this author knows", state.reason
     if state.speedup is not None and math.isfinite(state.speedup):
         return _compared(state.speedup), times
+    if state.proposals and _checked(state):
+        return "Checked kernel, speed unknown", times or "Without a TPU compiler no time can be modelled."
     if state.outcome in (RunOutcome.FAILED, RunOutcome.STOPPED):
         return "No kernel yet", times
     return ("Looking for a faster kernel" if not state.ended else "No faster kernel"), times
+
+
+def _checked(state: RunState) -> bool:
+    shown = shown_candidate(state)
+    found = {v.outcome for v in shown.verdicts if v.gate is GateName.CHECK} if shown else set()
+    return Outcome.PASS in found and Outcome.FAIL not in found
 
 
 def _compared(speedup: float) -> str:

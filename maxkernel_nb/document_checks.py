@@ -49,7 +49,7 @@ def _verdict_sentence(verdicts: tuple[Verdict, ...]) -> str:
     if failed:
         return f"Failed at {failed[0].gate}: {failed[0].summary}"
     checks = [v for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS]
-    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks})
+    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks if not v.variant})
     if not checks:
         return "Not checked yet."
     return (
@@ -67,7 +67,7 @@ def _check_row(v: Verdict) -> m.CheckRow:
     return m.CheckRow(
         gate=v.gate,
         case=v.case,
-        seed="" if v.seed is None else str(v.seed),
+        seed=", ".join(filter(None, ("" if v.seed is None else str(v.seed), v.variant))),
         outcome=v.outcome,
         tone=_TONES[v.outcome],
         summary=v.summary,

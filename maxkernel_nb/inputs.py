@@ -69,7 +69,7 @@ def resolve_inputs(
         if value is _MISSING:
             value = parameter.default
             if value is parameter.empty:
-                raise UsageError(_missing(name, signature))
+                raise UsageError(_missing(name, signature, name in fixed))
         if _is_constant(value, name in fixed):
             _keep_constant(name, value, parameter, constants)
         else:
@@ -132,7 +132,8 @@ def _gather(
                 found.values[name], found.origins[name] = value, origin
 
     if inputs is not None:
-        add(_from_inputs(inputs, namespace, signature), "inputs")
+        others = {**fixed, **(_from_shapes(shapes, signature) if shapes else {})}
+        add(_from_inputs(inputs, namespace, signature, others), "inputs")
     if shapes:
         add(_from_shapes(shapes, signature), "shapes")
     open_ones = [n for n in signature if found.values.get(n, _MISSING) is _MISSING]
@@ -145,7 +146,10 @@ def _gather(
     return found
 
 
-def _from_inputs(inputs: Any, namespace: Mapping[str, Any], signature: _Parameters) -> dict[str, Any]:
+def _from_inputs(
+    inputs: Any, namespace: Mapping[str, Any], signature: _Parameters, others: Mapping[str, Any]
+) -> dict[str, Any]:
+    """``others``: the parameters that ``--static`` or ``--shapes`` give; values by position must cover the rest."""
     if isinstance(inputs, str):
         if inputs not in namespace:
             near = difflib.get_close_matches(inputs, [n for n in namespace if not n.startswith("_")], n=1)
@@ -153,7 +157,33 @@ def _from_inputs(inputs: Any, namespace: Mapping[str, Any], signature: _Paramete
             raise UsageError(f"--inputs {inputs!r} is not defined in the notebook{hint}")
         inputs = namespace[inputs]
     made = generators.made_by(inputs) if callable(inputs) and not hasattr(inputs, "shape") else inputs
-    return _by_name(made, signature, "--inputs")
+    if isinstance(made, Mapping):
+        return _by_name(made, signature, "--inputs")
+    open_ones = {n: p for n, p in signature.items() if others.get(n, _MISSING) is _MISSING}
+    needed = [n for n, p in open_ones.items() if p.default is p.empty]
+    count = len(made) if isinstance(made, tuple | list) else 1
+    given = _by_name(made, open_ones if count == len(needed) else signature, "--inputs")
+    _refuse_too_few(getattr(inputs, "__name__", "--inputs"), given, namespace, signature, others)
+    return given
+
+
+def _refuse_too_few(
+    label: str, given: Mapping[str, Any], namespace: Mapping[str, Any], signature: _Parameters,
+    others: Mapping[str, Any],
+) -> None:
+    """What a generator leaves out is never taken from arrays that happen to lie in the notebook."""
+    arrays = [
+        n for n, p in signature.items()
+        if n in given or (p.default is p.empty and not isinstance(namespace.get(n, _MISSING), _SCALARS))
+    ]
+    arrays = [n for n in arrays if n not in others]
+    left = [n for n in arrays if n not in given]
+    if left:
+        values = "1 value" if len(given) == 1 else f"{len(given)} values"
+        raise UsageError(
+            f"{label} gives {values} for the {len(arrays)} parameters {', '.join(arrays)}; let it give "
+            f"{', '.join(left)} too, or name what is no array in --static."
+        )
 
 
 def _by_name(made: Any, signature: _Parameters, origin: str) -> dict[str, Any]:
@@ -239,7 +269,9 @@ def _signature(fn: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
 
 
-def _missing(name: str, signature: _Parameters) -> str:
+def _missing(name: str, signature: _Parameters, named_static: bool) -> str:
+    if named_static:
+        return f"--static {name} has no value; pass --static {name}=VALUE, or define {name} in the notebook."
     return (
         f"No value for parameter {name!r} of ({', '.join(signature)}); define a variable {name} in the notebook, or "
         f'pass --shapes "{name}: bf16[1024,1024]", or --static {name}=VALUE when it is not an array.'

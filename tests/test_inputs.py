@@ -244,3 +244,37 @@ def test_a_generator_whose_shapes_vary_is_refused():
 def test_sorted_offsets_are_noted_as_not_kept():
     found = resolve_inputs(lambda x, ids: x, inputs=(np.ones((8, 8), np.float32), np.repeat([0, 1, 2], 4)))
     assert any("'ids' is sorted" in note for note in found.notes)
+
+
+def two(a, b, n=3):
+    return a @ b * n
+
+
+def short():
+    return np.ones((4, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("given", "who"), [(short, "short"), (short(), "--inputs"), ((short(),), "--inputs"), ([short()], "--inputs")]
+)
+def test_too_few_values_are_not_completed_from_what_lies_around(given, who):
+    namespace = {"b": np.ones((4, 8), np.float32), "create_inputs": lambda: (short(), short())}
+    with pytest.raises(UsageError, match=f"{who} gives 1 value for the 2 parameters a, b; let it give b too") as caught:
+        resolve_inputs(two, inputs=given, namespace=namespace)
+    assert is_one_sentence(caught.value)
+
+
+def test_shapes_and_statics_complete_the_values_by_position():
+    assert shapes_of(resolve_inputs(two, inputs=short, shapes="b: f32[4,8]")) == [(4, 4), (4, 8)]
+
+    def scaled(n, a):
+        return a * n
+
+    assert resolve_inputs(scaled, inputs=short, static=["n=2"]).static == {"n": 2}
+    assert resolve_inputs(lambda a, n: a, inputs=short, namespace={"n": 2}).static == {"n": 2}
+
+
+def test_a_static_without_a_value_asks_for_it():
+    with pytest.raises(UsageError, match="--static n has no value; pass --static n=VALUE") as caught:
+        resolve_inputs(lambda x, n: x, shapes="x: f32[8]", static=["n"])
+    assert "shapes" not in str(caught.value)

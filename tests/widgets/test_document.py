@@ -10,6 +10,7 @@ from maxkernel_nb.document_diff import hunk_views
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
 from maxkernel_nb.state import fold
+from maxkernel_nb.task import GateName, Outcome, Verdict
 from maxkernel_nb.widgets import samples
 
 
@@ -102,6 +103,24 @@ def test_checks_are_counted_by_gate_and_failures_carry_advice():
     assert failed.rows[-1].findings == (
         "line 21: the diagonal block is not masked Try: mask where column > row before the maximum",
     )
+
+
+def test_edges_and_cores_are_named_and_no_seeds():
+    passed = {"gate": GateName.CHECK, "outcome": Outcome.PASS, "summary": "Within the error budget."}
+    made = [Verdict(case="small", seed=7, variant=variant, **passed) for variant in ("zeros", "two cores")]
+    judged = [ev.VerdictReached(candidate=samples.candidate().id, verdict=v) for v in made]
+    checks = doc([*samples.tuned(), *judged]).checks
+    assert checks.verdict == "Correct on 3 shape cases and 3 seeds (11 comparisons)."
+    assert [row.seed for row in checks.rows[-2:]] == ["7, zeros", "7, two cores"]
+
+
+@pytest.mark.parametrize("made", [samples.accepted, samples.proposed, samples.waiting])
+def test_without_a_compiler_a_checked_kernel_is_not_called_slow(made):
+    state = samples.state(made())
+    unknown = state.model_copy(update={"baseline": None, "best_ms": None, "speedup": None, "candidates": {
+        key: c.model_copy(update={"profile": None}) for key, c in state.candidates.items()}})
+    head = document(unknown).header
+    assert head.headline == "Checked kernel, speed unknown" and "TPU compiler" in head.headline_detail
 
 
 def test_meters_show_caps_and_shares():
