@@ -36,7 +36,7 @@ def test_the_whole_way_by_commands(asking, api, cell, shell):
     after(asking, 4)
     cell("%maxkernel answer finish")
     after(asking, 5)
-    assert "bound to the verified kernel" in repr(cell("%maxkernel accept"))
+    assert "Accepted: f is bound to the kernel" in repr(cell("%maxkernel accept"))
     given = [(q.answer.choice, q.answer.via) for q in asking.state.questions.values()]
     assert given == [("approve", "magic"), ("approve", "magic"), ("judge", "magic"), ("finish", "magic")]
 
