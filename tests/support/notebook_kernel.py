@@ -28,8 +28,9 @@ class NotebookKernel:
         return self.manager.provisioner.pid
 
     def run(self, code: str, timeout: float = 120, allow_stdin: bool = True) -> list[dict[str, Any]]:
-        message = self.client.execute(code, allow_stdin=allow_stdin)
+        message = self.client.execute(code, allow_stdin=allow_stdin, stop_on_error=False)
         outputs: list[dict[str, Any]] = []
+        red: CellError | None = None
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -39,9 +40,12 @@ class NotebookKernel:
             if found["parent_header"].get("msg_id") != message:
                 continue
             if found["msg_type"] == "status" and found["content"]["execution_state"] == "idle":
+                if red is not None:
+                    raise red
                 return outputs
             if found["msg_type"] == "error":
-                raise CellError("\n".join(found["content"]["traceback"]), found["content"])
+                red = CellError("\n".join(found["content"]["traceback"]), found["content"])
+                continue
             outputs.append({"type": found["msg_type"], **found["content"]})
 
     def value(self, expression: str, timeout: float = 120) -> Any:
