@@ -71,7 +71,7 @@ def why_keep_reference(runtime: Runtime) -> str | None:
         return f"No candidate passed every check{last}; the reference is kept."
     if state.speedup is not None and state.speedup < runtime.settings.min_speedup:
         return (
-            f"The best verified kernel is modelled at {state.speedup:.2f}x of XLA's time for the reference, below "
+            f"The best verified kernel is modelled at {state.speedup:.2f}x the speed of XLA's reference, below "
             f"the {runtime.settings.min_speedup:.2f}x worth changing code for; the reference is kept."
         )
     return None
