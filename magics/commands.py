@@ -42,10 +42,11 @@ class Commands:
     def do_list(self, line: CommandLine) -> Table:
         here = self.project
         rows = tuple(_row(s) for s in self._api().runs(project=here))
-        for folder in dict.fromkeys(str(run.project.root) for run in _live_runs()):
+        for folder in dict.fromkeys(str(run.project.root) for run in _runs_of_this_process()):
             if folder != str(Path(here).resolve()):
-                live = [s for s in self._api().runs(project=folder) if s.live]
-                rows += tuple((f"{s.id} in {_shown(folder)}", *_row(s)[1:]) for s in live)
+                ours = [run.id for run in _runs_of_this_process() if str(run.project.root) == folder]
+                listed = [s for s in self._api().runs(project=folder) if s.id in ours]
+                rows += tuple((f"{s.id} in {_shown(folder)}", *_row(s)[1:]) for s in listed)
         empty = "No runs yet in this project; start one with %%maxkernel auto at the head of a cell."
         return Table(("Run", "Mode", "Chip", "Status", "Outcome", "Best"), rows, empty=empty)
 
@@ -244,8 +245,10 @@ class Commands:
         if shown is not None and line.run in (None, shown.id):
             return shown.id, str(shown.project.root)
         run_id = self._run_id(line)
-        alive = [run for run in _live_runs() if run.id == run_id and not run.closed]
-        return run_id, str(alive[-1].project.root) if alive else self.project
+        ours = [run for run in _runs_of_this_process() if run.id == run_id]
+        if run_id in run_folders(self.project):
+            ours = [run for run in ours if not run.closed]
+        return run_id, str(ours[-1].project.root) if ours else self.project
 
     def _live(self, line: CommandLine) -> Any:
         run = self._find(line)
@@ -280,8 +283,8 @@ def run_folders(project: str | None) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def _live_runs() -> list[Any]:
-    """The runs of this process in every folder, oldest first."""
+def _runs_of_this_process() -> list[Any]:
+    """The runs of this process in every folder, ended ones too, oldest first."""
     from maxkernel_nb.engine import get_engine
 
     return list(get_engine().runs.values())

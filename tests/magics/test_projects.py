@@ -35,7 +35,6 @@ def elsewhere(api, cell, tmp_path, monkeypatch):
     monkeypatch.setattr(api, "runs", lambda project: [fake_api.Summary(r) for r in live(project)])
     monkeypatch.setattr(api, "find_run", lambda run_id, project: find(
         run_id if run_id in [r.id for r in live(project)] else f"{run_id} in {project}"))
-    monkeypatch.setattr(fake_api.Summary, "live", True, raising=False)
     api.bench = other
     run = cell(CELL.format("--project other")).wait(10)
     api.bench = here
@@ -57,3 +56,6 @@ def test_a_later_run_here_hides_none_elsewhere(elsewhere, api, cell):
     assert here.id in listed and f"{elsewhere.id} in {os.path.relpath(elsewhere.project.root)}" in listed
     cell(f"%maxkernel reject {elsewhere.id}")
     assert elsewhere.wait_end(10) is not None and here.state.open_proposal
+    elsewhere.close()
+    assert f"{elsewhere.id} in" in repr(cell("%maxkernel list"))
+    assert "ended already" in repr(cell(f"%maxkernel stop {elsewhere.id}"))

@@ -22,7 +22,7 @@ def test_the_cell_returns_the_run_at_once_and_asks_by_default(waiting, api):
 
 
 def test_accept_binds_the_name_before_the_next_cell(waiting, cell, shell):
-    assert "bound to the verified kernel" in repr(cell("%maxkernel accept"))
+    assert "Accepted: f is bound to the kernel" in repr(cell("%maxkernel accept"))
     assert isinstance(shell.user_ns["f"], BoundKernel)
     assert waiting.state.proposals.popitem()[1].decision.via == "magic"
 
