@@ -69,7 +69,7 @@ class _Search:
 
     async def run(self, points: int) -> list[tuple[float, Candidate]]:
         while points > 0 and self.idle < self.runtime.settings.patience:
-            batch = self._ask(min(_BATCH, points, self._affordable()))
+            batch = self._ask(max(0, min(_BATCH, points, self._affordable())))
             if not batch:
                 break
             points -= len(batch)
@@ -79,9 +79,15 @@ class _Search:
         return self.found
 
     def _affordable(self) -> int:
-        """Candidates that may still be judged; at least one, whose own check then names the cap that is reached."""
-        left = self.runtime.settings.budget.judged_left(self.runtime.run.state.spend)
-        return _BATCH if left is None else max(1, left)
+        """Candidates that may still be tried. One judgement is kept for the full check of the winner."""
+        budget = self.runtime.settings.budget
+        left = budget.judged_left(self.runtime.run.state.spend)
+        if left is not None and left <= 1:
+            self.runtime.note(
+                f"The search for constants ended early: of the budget of {budget.judged} candidates judged, one is "
+                "kept for the fastest one's full check; raise it with --budget.", "warning",
+            )
+        return _BATCH if left is None else left - 1
 
     def _ask(self, count: int) -> list[tuple[Any, Candidate]]:
         batch: list[tuple[Any, Candidate]] = []

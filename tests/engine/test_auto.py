@@ -119,9 +119,9 @@ def test_policy_propose_leaves_the_proposal_open_and_a_later_accept_works(bench)
 
 
 def test_a_budget_ends_the_search_and_proposes_the_best_so_far(bench):
-    run = bench.run(TunableAuthor([GOOD], axes=TIMES), budget=Budget(judged=2)).wait(10)
-    assert run.state.open_proposal is not None
-    assert any("budget of 2 candidates judged" in n.text for n in run.state.notes)
+    run = bench.run(TunableAuthor([GOOD], axes=TIMES), budget=Budget(judged=3)).wait(10)
+    assert run.state.open_proposal is not None and run.state.spend.judged <= 3
+    assert any("budget of 3 candidates judged" in n.text for n in run.state.notes)
 
 
 def test_stop_ends_the_run_at_once_and_the_journal_says_why(bench):
