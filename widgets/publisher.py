@@ -84,12 +84,13 @@ class Publisher:
         return self._updates.settle(timeout)
 
     def close(self) -> None:
-        """Stops following the run; the display stays as it is."""
+        """Stops following the run; what it told until now is still shown, and nothing is written after this returns."""
         with self._mutex:
             if self._unsubscribe is not None:
                 self._unsubscribe()
                 self._unsubscribe = None
                 atexit.unregister(self._freeze_at_exit)
+        self._updates.settle(2.0)
 
     def _follow(self) -> None:
         if self._unsubscribe is None:
