@@ -23,8 +23,8 @@ from jaxbench.shortcuts import Answer, Answers
 from maxkernel_nb.compat import enable_x64
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.evaluate.numerics import compare
-from maxkernel_nb.oracle import oracle
 from maxkernel_nb.task import Tolerance
+from maxkernel_nb.tasks.oracle import oracle
 from maxkernel_nb.values import Value
 
 LIMIT = 1e-2  # the original's atol and rtol

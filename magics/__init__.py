@@ -18,6 +18,6 @@ def unload(shell: Any) -> None:
     magics = shell.magics_manager.registry.get("MaxKernelMagics")
     if magics is not None:
         magics.detach()
-    engine = sys.modules.get("maxkernel_nb.engine")
+    engine = sys.modules.get("maxkernel_nb.engine.loop")
     if engine is not None:
         engine.close_engine()

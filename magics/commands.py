@@ -57,7 +57,7 @@ class Commands:
 
             return Bundle(state_bundle(_state(run)))
         if not hasattr(self.shell, "kernel"):
-            from maxkernel_nb.document import document
+            from maxkernel_nb.document.build import document
             from maxkernel_nb.widgets.text import render_text
 
             return Text(render_text(document(run.state)))
@@ -73,7 +73,7 @@ class Commands:
         return cost_tables(_state(self._find(line)))
 
     def do_report(self, line: CommandLine) -> Bundle:
-        from maxkernel_nb.document import document
+        from maxkernel_nb.document.build import document
         from maxkernel_nb.store import Project, write_atomically
         from maxkernel_nb.widgets.html import render_page
 
@@ -285,7 +285,7 @@ def run_folders(project: str | None) -> list[str]:
 
 def _runs_of_this_process() -> list[Any]:
     """The runs of this process in every folder, ended ones too, oldest first."""
-    from maxkernel_nb.engine import get_engine
+    from maxkernel_nb.engine.loop import get_engine
 
     return list(get_engine().runs.values())
 

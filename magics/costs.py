@@ -11,7 +11,7 @@ _COLUMNS = ("Model calls", "Calls", "Tokens in", "from the cache", "Tokens out",
 
 def cost_tables(state: Any) -> Tables:
     """The meters with their caps; with model calls, also those by sub-agent and by round."""
-    from maxkernel_nb.document import document
+    from maxkernel_nb.document.build import document
 
     rows = tuple((meter.label, meter.used, meter.cap or "no cap") for meter in document(state).meters)
     spent = Table(("Spent", "Used", "Cap"), rows, caption=f"Run {state.run_id}")

@@ -12,7 +12,7 @@ _LAZY = {
     "maxkernel": "maxkernel_nb.api",
     "resume": "maxkernel_nb.api",
     "find_run": "maxkernel_nb.api",
-    "BoundKernel": "maxkernel_nb.binding",
+    "BoundKernel": "maxkernel_nb.engine.binding",
     "Run": "maxkernel_nb.run",
     "MaxKernelError": "maxkernel_nb.errors",
 }
@@ -20,7 +20,7 @@ __all__ = ["BoundKernel", "MaxKernelError", "Run", "__version__", "find_run", "m
 
 if TYPE_CHECKING:
     from maxkernel_nb.api import find_run, maxkernel, optimize, resume
-    from maxkernel_nb.binding import BoundKernel
+    from maxkernel_nb.engine.binding import BoundKernel
     from maxkernel_nb.errors import MaxKernelError
     from maxkernel_nb.run import Run
 

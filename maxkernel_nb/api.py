@@ -13,19 +13,19 @@ from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder
 from maxkernel_nb.authors.base import Author, TaskView
 from maxkernel_nb.authors.choose import AUTHORS, choose_author
 from maxkernel_nb.budget import Budget, parse_budget
-from maxkernel_nb.engine import get_engine
+from maxkernel_nb.engine.loop import get_engine
+from maxkernel_nb.engine.runtime import RunSettings, Runtime
+from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
 from maxkernel_nb.journal import Journal, read_events, read_timed_events, writer
 from maxkernel_nb.modes import mode as find_mode
+from maxkernel_nb.options import POLICIES
 from maxkernel_nb.run import Run
-from maxkernel_nb.runtime import RunSettings, Runtime
-from maxkernel_nb.state import RunState, fold
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import KernelTask
 from maxkernel_nb.values import Value
 
 Policy = Literal["ask", "accept-verified", "propose"]
-POLICIES = ("ask", "accept-verified", "propose")
 
 
 class RunSummary(Value):
@@ -60,7 +60,7 @@ def start(
     drive = find_mode(mode)
     settings = _settings(policy, budget, tuning_points)
     place = Project(project).prepare()
-    from maxkernel_nb.build import build_task
+    from maxkernel_nb.tasks.build import build_task
     from maxkernel_nb.tpu.chips import chip as find_chip
 
     chip_name = find_chip(chip or default_chip()).name
@@ -157,8 +157,8 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
 
 def _recognised(fn: Any, task: KernelTask) -> tuple[Any, str]:
     """The function itself when it still is the task's reference, else None and the reason that is shown."""
-    from maxkernel_nb.binding import BoundKernel
-    from maxkernel_nb.reference import capture
+    from maxkernel_nb.engine.binding import BoundKernel
+    from maxkernel_nb.tasks.reference import capture
     from maxkernel_nb.values import content_hash
 
     fn = fn.reference if isinstance(fn, BoundKernel) else fn
@@ -196,11 +196,6 @@ def default_chip() -> str:
     from maxkernel_nb.tpu.present import detect_present_chip
 
     return detect_present_chip() or "v6e"
-
-
-def default_author() -> Author:
-    """Recipes and Claude together where there is a key for Claude, else recipes."""
-    return _author(None)[0]
 
 
 # -- private ---------------------------------------------------------------------------------------------------------
@@ -313,7 +308,7 @@ def _retrace(task: KernelTask, fn: Callable[..., Any] | None) -> Callable[[str],
             raise TaskError(
                 f"The function {task.entry!r} is not defined in this kernel; run the cell that defines it, then resume."
             )
-        from maxkernel_nb.build import trace_case
+        from maxkernel_nb.tasks.build import trace_case
 
         return trace_case(fn, task, case)
 

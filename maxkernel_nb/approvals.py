@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.binding import BoundKernel
+from maxkernel_nb.engine.binding import BoundKernel
+from maxkernel_nb.engine.state import ProposalState
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.events import RunOutcome
-from maxkernel_nb.state import ProposalState
 from maxkernel_nb.store import write_atomically
 from maxkernel_nb.task import Candidate, GateName, Outcome
 
 if TYPE_CHECKING:
-    from maxkernel_nb.runtime import Runtime
+    from maxkernel_nb.engine.runtime import Runtime
 
 
 class Binder(Protocol):

@@ -34,9 +34,5 @@ class BudgetExceeded(MaxKernelError):
     """A cap was reached before the next call. The run ends and keeps its best kernel."""
 
 
-class RunStopped(MaxKernelError):
-    """The person stopped the run."""
-
-
 class ApprovalRequired(MaxKernelError):
     """A batch client (nbconvert, papermill, nbval) met a decision that only a person or a policy can take."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from maxkernel_nb.tpu.chips import CHIPS
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -79,11 +81,10 @@ MODES = (
     Mode("search", "a population of kernels, evolved within a budget", available=False),
 )
 
-CHIPS = ("v4", "v5e", "v5p", "v6e", "v7x")
 POLICIES = ("ask", "accept-verified", "propose")
 
 OPTIONS = (
-    Option("chip", "CHIP", "the TPU to compile and model for", choices=CHIPS, setting=True,
+    Option("chip", "CHIP", "the TPU to compile and model for", choices=tuple(CHIPS), setting=True,
            default_text="the chip present, else v6e"),
     Option("inputs", "NAME", "a function in the notebook that returns the inputs (drawn per seed when it takes a key), "
            "or a tuple or dict of arrays", names_variable=True,

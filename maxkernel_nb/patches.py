@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from maxkernel_nb.errors import UsageError
-from maxkernel_nb.values import Value, content_hash
+from maxkernel_nb.values import Value
 
 
 class Hunk(Value):
@@ -23,10 +23,6 @@ class Patch(Value):
     baseline: str
     proposed: str
     hunks: tuple[Hunk, ...]
-
-    @property
-    def baseline_hash(self) -> str:
-        return content_hash(self.baseline)
 
     def apply(self, accepted: Iterable[int] | None = None) -> str:
         """The text with the ``accepted`` hunk numbers applied (None: all). No hunk gives the exact baseline."""

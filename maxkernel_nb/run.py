@@ -10,15 +10,15 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.engine.state import ProposalState, RunState, fold
 from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.events import AnyEvent
 from maxkernel_nb.journal import Journal
-from maxkernel_nb.state import ProposalState, RunState, fold
 from maxkernel_nb.store import Project
 
 if TYPE_CHECKING:
-    from maxkernel_nb.binding import BoundKernel
-    from maxkernel_nb.runtime import Runtime
+    from maxkernel_nb.engine.binding import BoundKernel
+    from maxkernel_nb.engine.runtime import Runtime
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from maxkernel_nb.document_model import ProfileView, SideView
+from maxkernel_nb.document.model import ProfileView, SideView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

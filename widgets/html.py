@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from maxkernel_nb.document_model import Document
+from maxkernel_nb.document.model import Document
 from maxkernel_nb.widgets import markdown
 from maxkernel_nb.widgets.charts import Chart, charts
 from maxkernel_nb.widgets.limits import LINE

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maxkernel_nb.document_model import Document
+from maxkernel_nb.document.model import Document
 
 MESSAGE_BYTES = 256 * 1000
 _ENVELOPE = 6 * 1000  # the message's own frame and header

@@ -13,10 +13,10 @@ import anywidget
 import traitlets
 from pydantic import ValidationError
 
-from maxkernel_nb.document import document
-from maxkernel_nb.document_model import Document
+from maxkernel_nb.document.build import document
+from maxkernel_nb.document.model import Document
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.errors import MaxKernelError, UsageError
-from maxkernel_nb.state import RunState
 from maxkernel_nb.widgets.limits import fit
 from maxkernel_nb.widgets.text import one_line
 from maxkernel_nb.widgets.wire import Ack, Intent, Message

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from maxkernel_nb.document import document
-from maxkernel_nb.state import RunState
+from maxkernel_nb.document.build import document
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.widgets.coalesce import Coalescer
 from maxkernel_nb.widgets.html import render_fragment
 from maxkernel_nb.widgets.panel import RunLike, RunPanel

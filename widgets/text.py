@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from maxkernel_nb.document_model import Document
+from maxkernel_nb.document.model import Document
 
 _MARKS = {"done": "✓", "running": "…", "ended": "–", "pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

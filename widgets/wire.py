@@ -7,7 +7,7 @@ import typing
 from enum import StrEnum
 from typing import Any, Literal
 
-from maxkernel_nb import document_model
+from maxkernel_nb.document import model as document_model
 from maxkernel_nb.values import Value
 
 DOC = "doc"  # the one synchronised trait: a Document as JSON, written by Python only
@@ -52,7 +52,7 @@ def typescript() -> str:
     intents = " | ".join(f'"{i}"' for i in Intent)
     shapes = [v for v in vars(document_model).values() if _is_shape(v)]
     interfaces = "\n\n".join(_interface(s) for s in (*shapes, Message, Ack))
-    head = "// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit.\n"
+    head = "// Generated from widgets/wire.py and maxkernel_nb/document/model.py; do not edit.\n"
     return f"{head}\n{names}\nexport type Intent = {intents};\n\n{interfaces}\n"
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import MaxKernelError
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.values import Value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.authors.claude.errors import ModelError
+from maxkernel_nb.authors.model_errors import ModelError
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import BudgetExceeded
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.values import Value
 
 
@@ -40,7 +40,7 @@ async def _ask(runtime: Runtime, author: Any, question: str, key: str) -> str:
 
 async def explain_beside(runtime: Runtime, question: str) -> None:
     """For a question asked at any time, from any thread: see ``Run.ask``."""
-    from maxkernel_nb.agents.desk import seat
+    from maxkernel_nb.agents.seat import seat
 
     if not runtime.run.state.conversations:
         seat(runtime)

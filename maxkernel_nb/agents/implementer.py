@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
-from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.agents.judge import judge, keep_if_better
+from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.task import Candidate, Plan
 
 
 async def implement(
     runtime: Runtime, plan: Plan, number: int = 1, write: Callable[[], Awaitable[Candidate]] | None = None
-) -> tuple[Candidate, Judgement]:
+) -> tuple[Candidate, Judged]:
     """Writes, judges and repairs, at most ``settings.repairs`` times. The last candidate may still be wrong.
 
     ``number``: the round, which names the steps. ``write`` replaces the author's plain ``implement``.
@@ -33,7 +34,7 @@ async def implement(
     return candidate, judgement
 
 
-async def _repair(runtime: Runtime, plan: Plan, candidate: Candidate, judgement: Judgement, number: int,
+async def _repair(runtime: Runtime, plan: Plan, candidate: Candidate, judgement: Judged, number: int,
                   attempt: int) -> Candidate:
     return await runtime.step(
         f"repair:{attempt}" if number == 1 else f"repair:{number}.{attempt}", "debugger",
@@ -42,7 +43,7 @@ async def _repair(runtime: Runtime, plan: Plan, candidate: Candidate, judgement:
     )
 
 
-def _abandon(runtime: Runtime, candidate: Candidate, judgement: Judgement) -> None:
+def _abandon(runtime: Runtime, candidate: Candidate, judgement: Judged) -> None:
     failed = judgement.assessment.failed
     if failed:
         runtime.run.emit(ev.LessonLearned(

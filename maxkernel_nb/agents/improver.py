@@ -9,10 +9,10 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.implementer import implement
 from maxkernel_nb.agents.reviewer import review_first
 from maxkernel_nb.agents.tuner import tune
-from maxkernel_nb.authors.claude.errors import AttemptFailed, ModelError
+from maxkernel_nb.authors.model_errors import AttemptFailed, ModelError
 from maxkernel_nb.authors.pool import Next
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import Declined
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import Plan
 
 _NEAR_ROOFLINE = 1.08  # modelled time over the roofline's; closer is within the model's own error

@@ -5,38 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.evaluate.base import ALL_GATES
+from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.engine.state import RunState
+from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.events import Spend
-from maxkernel_nb.runtime import Runtime
-from maxkernel_nb.state import RunState
-from maxkernel_nb.task import Assessment, Candidate, GateName, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
-from maxkernel_nb.values import Value
+from maxkernel_nb.task import Candidate, GateName, Verdict
 
 _TIE = 0.003  # relative; far below the model's own error
 
 
-class Judgement(Value):
-    assessment: Assessment
-    profile: ScheduleProfile | None = None
-
-
-async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName] = ALL_GATES) -> Judgement:
+async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName] = ALL_GATES) -> Judged:
     """One durable step a candidate and gate set."""
     runtime.run.emit(ev.CandidateAdded(candidate=candidate))
     key = f"judge:{candidate.id}:{'+'.join(gates)}"
 
-    async def work() -> Judgement:
+    async def work() -> Judged:
         judged = await runtime.evaluator.judge(
             runtime.task, candidate, gates, on_verdict=lambda verdict: _record(runtime, candidate, verdict)
         )
         runtime.spent(Spend(judged=1), what=key)
         if judged.profile is not None:
             runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judged.profile))
-        return Judgement(assessment=judged.assessment, profile=judged.profile)
+        return judged
 
     title = f"{'Judge' if GateName.CHECK in gates else 'Try'} {_described(candidate)}"
-    return await runtime.step(key, "tester", title, work, Judgement, summary=_summary)
+    return await runtime.step(key, "tester", title, work, Judged, summary=_summary)
 
 
 def _described(candidate: Candidate) -> str:
@@ -49,7 +42,7 @@ def _record(runtime: Runtime, candidate: Candidate, verdict: Verdict) -> None:
     runtime.run.emit(ev.VerdictReached(candidate=candidate.id, verdict=verdict))
 
 
-def _summary(judgement: Judgement) -> str:
+def _summary(judgement: Judged) -> str:
     failed = judgement.assessment.failed
     if failed:
         return f"{failed[0].gate}: {failed[0].summary}"
@@ -63,7 +56,7 @@ def speedup(runtime: Runtime, modelled_ms: float | None) -> float | None:
     return baseline.modelled_ms / modelled_ms if baseline is not None and modelled_ms else None
 
 
-def keep_if_better(runtime: Runtime, candidate: Candidate, judgement: Judgement) -> bool:
+def keep_if_better(runtime: Runtime, candidate: Candidate, judgement: Judged) -> bool:
     """A verified candidate replaces the best only when it is faster (or there is none yet); ties go to simpler code."""
     if not judgement.assessment.correct:
         return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.judge import Judgement, speedup
+from maxkernel_nb.agents.judge import speedup
+from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import Candidate, Plan
 
 _COMMENT = ev.Choice(name="comment", label="Say what to change", takes_text="what to change")
@@ -47,7 +48,7 @@ def about_kernel(runtime: Runtime, candidate: Candidate, key: str, trouble: str 
     )
 
 
-def about_next(runtime: Runtime, candidate: Candidate, judged: Judgement | None, tuned: bool,
+def about_next(runtime: Runtime, candidate: Candidate, judged: Judged | None, tuned: bool,
                key: str) -> ev.QuestionAsked:
     """What to do now, each with what it will cost. The default is the next sensible step."""
     choices = _steps(runtime, candidate, judged, tuned)
@@ -57,7 +58,7 @@ def about_next(runtime: Runtime, candidate: Candidate, judged: Judgement | None,
     )
 
 
-def _steps(runtime: Runtime, candidate: Candidate, judged: Judgement | None, tuned: bool) -> list[ev.Choice]:
+def _steps(runtime: Runtime, candidate: Candidate, judged: Judged | None, tuned: bool) -> list[ev.Choice]:
     talk, compiles = _talk_cost(runtime), runtime.settings.tuning_points
     steps: list[ev.Choice] = []
     if judged is None:
@@ -93,7 +94,7 @@ def _talk_cost(runtime: Runtime) -> str:
     return f"model calls, about ${state.spend.dollars / talks:.2f} as before"
 
 
-def _standing(runtime: Runtime, candidate: Candidate, judged: Judgement | None) -> str:
+def _standing(runtime: Runtime, candidate: Candidate, judged: Judged | None) -> str:
     state = runtime.run.state
     if judged is None:
         here = f"Kernel {candidate.id} ({candidate.note or 'no note'}) is not judged in full yet."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.task import Plan
 from maxkernel_nb.tpu.profile import ScheduleProfile
 from maxkernel_nb.values import Value

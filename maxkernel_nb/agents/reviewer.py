@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from maxkernel_nb.authors.pool import Review
-from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.task import Assessment, Candidate, GateName, Outcome, Plan, Verdict
 
 

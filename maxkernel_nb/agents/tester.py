@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.judge import Judgement
-from maxkernel_nb.authors.claude.errors import ModelError
+from maxkernel_nb.authors.model_errors import ModelError
 from maxkernel_nb.authors.pool import StressDraws
-from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.task import Candidate, GateName, Outcome, Verdict
 
 _GATES = (GateName.SCREEN, GateName.TRACE, GateName.CHECK)
@@ -34,11 +34,11 @@ async def stress(runtime: Runtime, candidate: Candidate) -> list[str]:
 
 
 async def _survives(runtime: Runtime, candidate: Candidate, draws: StressDraws, name: str) -> bool:
-    async def work() -> Judgement:
+    async def work() -> Judged:
         judged = await runtime.evaluator.judge(draws.task(runtime.task, name), candidate, _GATES)
-        return Judgement(assessment=judged.assessment)
+        return Judged(assessment=judged.assessment)
 
-    judgement = await runtime.step(f"stress:{candidate.id}:{name}", "tester", f"Try {name}", work, Judgement,
+    judgement = await runtime.step(f"stress:{candidate.id}:{name}", "tester", f"Try {name}", work, Judged,
                                    lambda j: j.assessment.failed[0].summary if j.assessment.failed else "passed")
     failed = next((v for v in judgement.assessment.verdicts if v.outcome is Outcome.FAIL), None)
     if failed is not None:

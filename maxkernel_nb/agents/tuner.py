@@ -11,12 +11,12 @@ import asyncio
 import warnings
 from typing import Any
 
-from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
+from maxkernel_nb.agents.judge import judge, keep_if_better
 from maxkernel_nb.authors.base import TuningSpace
-from maxkernel_nb.authors.claude.errors import ModelError
+from maxkernel_nb.authors.model_errors import ModelError
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import Declined
-from maxkernel_nb.evaluate.base import TUNING_GATES
-from maxkernel_nb.runtime import Runtime
+from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.task import Candidate, Plan
 
 _BATCH = 2
@@ -113,7 +113,7 @@ class _Search:
         hopeless = candidate.bound_ms is not None and candidate.bound_ms >= self.best
         return None if hopeless or candidate.id in self.seen else candidate
 
-    def _tell(self, trial: Any, candidate: Candidate, judgement: Judgement) -> None:
+    def _tell(self, trial: Any, candidate: Candidate, judgement: Judged) -> None:
         time = judgement.assessment.modelled_ms
         _record(self.study, trial, time)
         if time is not None and not judgement.assessment.failed:
@@ -145,7 +145,7 @@ def _study(space: TuningSpace) -> Any:
     return study
 
 
-async def _confirm_fastest(runtime: Runtime, found: list[tuple[float, Candidate]]) -> Judgement | None:
+async def _confirm_fastest(runtime: Runtime, found: list[tuple[float, Candidate]]) -> Judged | None:
     """Fully checks the found points from the fastest on, until one passes or none is faster than the best."""
     for time, candidate in sorted(found, key=lambda pair: (pair[0], pair[1].id)):
         best = runtime.run.state.best_ms

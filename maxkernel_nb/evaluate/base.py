@@ -7,19 +7,17 @@ from typing import Protocol
 
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Verdict
 from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.values import Value
 
 ALL_GATES = (GateName.SCREEN, GateName.TRACE, GateName.CHECK, GateName.COMPILE, GateName.MODEL)
 TUNING_GATES = (GateName.SCREEN, GateName.TRACE, GateName.COMPILE, GateName.MODEL)
 
 
-class Judged:
+class Judged(Value):
     """An assessment and, when the model gate ran, the candidate's profile on the timing case."""
 
-    __slots__ = ("assessment", "profile")
-
-    def __init__(self, assessment: Assessment, profile: ScheduleProfile | None = None) -> None:
-        self.assessment = assessment
-        self.profile = profile
+    assessment: Assessment
+    profile: ScheduleProfile | None = None
 
 
 class Evaluator(Protocol):

@@ -45,7 +45,7 @@ class FakeEvaluator:
                 break
         time = next((v.numbers["modelled_ms"] for v in verdicts if "modelled_ms" in v.numbers), None)
         profile = None if time is None else fake_profile(time, task.chip)
-        return Judged(Assessment(candidate=candidate.id, verdicts=tuple(verdicts)), profile)
+        return Judged(assessment=Assessment(candidate=candidate.id, verdicts=tuple(verdicts)), profile=profile)
 
     def _verdicts(self, task: KernelTask, candidate: Candidate, gates: Sequence[GateName]) -> list[Verdict]:
         found: list[Verdict] = []

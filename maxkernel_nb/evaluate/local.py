@@ -93,7 +93,7 @@ class LocalEvaluator:
             if ground.ahead is not None:
                 ground.ahead.cancel(*stopped.args)
             raise
-        return Judged(_assessment(candidate, verdicts, gates), ground.profile)
+        return Judged(assessment=_assessment(candidate, verdicts, gates), profile=ground.profile)
 
     async def _ladder(self, ground: Ground) -> AsyncIterator[Verdict]:
         for gate in (g for g in GATES if g.name in ground.gates):

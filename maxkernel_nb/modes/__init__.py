@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from maxkernel_nb.engine.runtime import Mode
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.modes.auto import auto
 from maxkernel_nb.modes.hitl import hitl
-from maxkernel_nb.runtime import Mode
 
 MODES: dict[str, Mode] = {"auto": auto, "hitl": hitl}
 

@@ -6,18 +6,18 @@ import asyncio
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.agents.admission import admit
-from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.implementer import implement
 from maxkernel_nb.agents.improver import improve
 from maxkernel_nb.agents.planner import plan, profile_reference
+from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.agents.tester import stress
 from maxkernel_nb.agents.tuner import tune
 from maxkernel_nb.approvals import settle
-from maxkernel_nb.authors.claude.errors import AttemptFailed
+from maxkernel_nb.authors.model_errors import AttemptFailed
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import BudgetExceeded, Declined
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import GateName, Outcome
 
 

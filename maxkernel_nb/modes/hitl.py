@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.desk import seat
 from maxkernel_nb.agents.explainer import explain
 from maxkernel_nb.agents.improver import improve, next_attack
-from maxkernel_nb.agents.judge import Judgement, judge, keep_if_better
+from maxkernel_nb.agents.judge import judge, keep_if_better
 from maxkernel_nb.agents.person import about_kernel, about_next, about_plan
 from maxkernel_nb.agents.reviewer import as_assessment, review
+from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.agents.tester import stress
 from maxkernel_nb.agents.tuner import tune
-from maxkernel_nb.authors.claude.errors import ModelError
-from maxkernel_nb.authors.claude.kernel_text import NotAKernel, make_candidate
+from maxkernel_nb.authors.kernel_text import NotAKernel, make_candidate
+from maxkernel_nb.authors.model_errors import ModelError
+from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import BudgetExceeded, Declined
-from maxkernel_nb.evaluate.base import TUNING_GATES
+from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.modes.auto import prepare, propose, why_keep_reference
-from maxkernel_nb.runtime import Runtime
 from maxkernel_nb.task import Assessment, Candidate, GateName, Plan
 from maxkernel_nb.values import Value
 
@@ -54,7 +54,7 @@ class _Work:
 
     plan: Plan
     candidate: Candidate
-    judged: Judgement | None = None
+    judged: Judged | None = None
     tuned: bool = False
 
 
@@ -270,4 +270,4 @@ class _Session:
             return work
         state = self.runtime.run.state.candidates[best.candidate]
         assessment = Assessment(candidate=best.candidate, verdicts=state.verdicts)
-        return _Work(work.plan, state.candidate, Judgement(assessment=assessment, profile=state.profile), tuned=True)
+        return _Work(work.plan, state.candidate, Judged(assessment=assessment, profile=state.profile), tuned=True)

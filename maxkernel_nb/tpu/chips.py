@@ -153,8 +153,6 @@ CHIPS: dict[str, Chip] = {
     )
 }
 
-DEFAULT_CHIP = "v6e"
-
 
 def chip(name: str) -> Chip:
     """The chip called ``name`` (case does not matter).

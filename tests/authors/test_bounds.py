@@ -6,11 +6,11 @@ import pytest
 
 from maxkernel_nb.authors.base import TaskView
 from maxkernel_nb.authors.recipe_author import RecipeAuthor
-from maxkernel_nb.build import build_task
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES
 from maxkernel_nb.evaluate.local import LocalEvaluator
 from maxkernel_nb.store import Project
+from maxkernel_nb.tasks.build import build_task
 
 
 @pytest.fixture(scope="module")

@@ -147,7 +147,7 @@ def test_what_the_model_says_is_shown_while_it_speaks(bench, serve, claude):
 
 def test_no_key_names_every_place_one_may_be_put():
     from maxkernel_nb.authors.claude.author import ClaudeAuthor
-    from maxkernel_nb.authors.claude.errors import NoKey
+    from maxkernel_nb.authors.model_errors import NoKey
 
     with pytest.raises(NoKey, match=r"ANTHROPIC_API_KEY.*Colab.*keyring.*--author recipes"):
         ClaudeAuthor()

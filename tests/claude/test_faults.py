@@ -7,9 +7,9 @@ import pytest
 from claude_server import PLANTED, Script, call, fail, hang_up, raw, say, text, thinking, tool
 
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.events import RunOutcome, Status
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.state import fold
 
 PLAN = call("submit_plan", strategy="identity", summary="Copy.")
 GOOD = "def f(x):\n    return x + 0\n# time=1.0\n"

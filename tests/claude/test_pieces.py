@@ -8,7 +8,8 @@ from engine_bench import make_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxkernel_nb.authors.claude import check, kernel_text, render
+from maxkernel_nb.authors import kernel_text
+from maxkernel_nb.authors.claude import check, render
 from maxkernel_nb.authors.claude.keys import Key, Redactor, find_key
 from maxkernel_nb.authors.claude.models import DEFAULT_MODEL, model_table
 from maxkernel_nb.authors.claude.prompts import system_text
@@ -89,7 +90,7 @@ def test_redaction_leaves_no_trace_of_a_secret(before, after):
 
 def test_no_author_is_chosen_that_needs_a_key_when_there_is_none():
     from maxkernel_nb.authors.choose import choose_author
-    from maxkernel_nb.authors.claude.errors import NoKey
+    from maxkernel_nb.authors.model_errors import NoKey
 
     with pytest.raises(UsageError, match="recipes, claude, both"):
         choose_author("gpt")

@@ -10,7 +10,7 @@ from claude_server import Script, call, role_of
 from maxkernel_nb import api
 from maxkernel_nb.authors.claude.costs import cost_table
 from maxkernel_nb.budget import Budget
-from maxkernel_nb.engine import close_engine
+from maxkernel_nb.engine.loop import close_engine
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.knowledge.exemplars import EXEMPLARS
 

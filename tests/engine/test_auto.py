@@ -2,14 +2,14 @@ import pytest
 from engine_bench import GOOD, TIMES, TunableAuthor
 
 from maxkernel_nb.authors.fake import ScriptedAuthor
-from maxkernel_nb.binding import BoundKernel
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.binding import BoundKernel
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.evaluate.base import ALL_GATES
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.events import RunOutcome, Status, VerdictReached
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.state import fold
 
 
 def test_a_faster_verified_kernel_waits_for_the_person_and_nothing_is_bound_before(bench):

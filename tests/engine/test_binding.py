@@ -8,7 +8,7 @@ import pytest
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-from maxkernel_nb.binding import BoundKernel, MaxKernelNotice, load_entry  # noqa: E402
+from maxkernel_nb.engine.binding import BoundKernel, MaxKernelNotice, load_entry  # noqa: E402
 from maxkernel_nb.errors import TaskError  # noqa: E402
 
 KERNEL = "def f(x, scale=1.0):\n    return x * scale + 100.0\n"  # 100 apart: which one ran can be seen

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import JournalError
 from maxkernel_nb.events import Noted, Spend, Spent
 from maxkernel_nb.journal import Journal, read_events
-from maxkernel_nb.state import fold
 
 
 def test_events_come_back_in_order_and_fold_the_same(tmp_path):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from maxkernel_nb.build import build_task
 from maxkernel_nb.evaluate.ground import Limits
 from maxkernel_nb.evaluate.local import LocalEvaluator
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Candidate, GateName
+from maxkernel_nb.tasks.build import build_task
 
 
 def _kernels():

@@ -27,7 +27,7 @@ def test_the_project_stays_where_the_first_run_began(api, cell, tmp_path):
 @pytest.fixture
 def elsewhere(api, cell, tmp_path, monkeypatch):
     """A waiting run of this process in another folder than the settings'; the fake knows folders apart."""
-    monkeypatch.setattr("maxkernel_nb.engine._engine", api.bench.engine)
+    monkeypatch.setattr("maxkernel_nb.engine.loop._engine", api.bench.engine)
     here, find = api.bench, api.find_run
     other = Bench.__new__(Bench)
     other.__dict__.update(here.__dict__, project=here.project.__class__(tmp_path / "other").prepare())

@@ -3,7 +3,7 @@
 import pytest
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.binding import BoundKernel
+from maxkernel_nb.engine.binding import BoundKernel
 from maxkernel_nb.errors import UsageError
 
 CELL = "%%maxkernel auto {}\ndef f(x):\n    return x\n"

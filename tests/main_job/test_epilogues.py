@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from maxkernel_nb.authors.base import TaskView
 from maxkernel_nb.authors.recipe_author import RecipeAuthor
-from maxkernel_nb.build import build_task
 from maxkernel_nb.evaluate.local import LocalEvaluator
 from maxkernel_nb.store import Project
+from maxkernel_nb.tasks.build import build_task
 
 UNARY = ["jax.nn.gelu({})", "jax.nn.relu({})", "jax.nn.silu({})", "jnp.tanh({})", "jax.nn.sigmoid({})", "{} * 0.5",
          "jnp.clip({}, -2.0, 2.0)", "jnp.abs({}) + 1.0", "jnp.square({})", "jax.nn.leaky_relu({})"]

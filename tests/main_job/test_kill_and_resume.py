@@ -7,9 +7,9 @@ import time
 import pytest
 from notebook_kernel import NotebookKernel
 
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.events import RunOutcome, Status
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.state import fold
 
 KILLS = int(os.environ.get("MAXKERNEL_TEST_KILLS", "6"))  # 20 for the full trial: minutes
 DEFINE = '''

@@ -14,14 +14,17 @@ FRONTS = ("maxkernel_nb.magics", "maxkernel_nb.widgets")
 NOTEBOOK = {"IPython", "ipykernel", "ipywidgets", "anywidget", "traitlets"}
 FORBIDDEN = {"nest_asyncio", "jupyter_ui_poll", "matplotlib.pyplot", "pylab"}
 # Folder -> what it may never import, directly.
+DRIVERS = tuple(f"maxkernel_nb.{name}" for name in ("run", "api", "engine.loop", "engine.runtime"))
 LOWER = {
     "maxkernel_nb.tpu": ("maxkernel_nb.evaluate", "maxkernel_nb.authors", "maxkernel_nb.agents", "maxkernel_nb.modes",
-                         "maxkernel_nb.run", "maxkernel_nb.api", "maxkernel_nb.engine"),
-    "maxkernel_nb.evaluate": ("maxkernel_nb.authors", "maxkernel_nb.agents", "maxkernel_nb.modes",
-                              "maxkernel_nb.run", "maxkernel_nb.api", "maxkernel_nb.engine"),
-    "maxkernel_nb.authors": ("maxkernel_nb.agents", "maxkernel_nb.modes", "maxkernel_nb.run", "maxkernel_nb.api",
-                             "maxkernel_nb.engine"),
-    "maxkernel_nb.agents": ("maxkernel_nb.modes", "maxkernel_nb.api", "maxkernel_nb.engine"),
+                         "maxkernel_nb.tasks", "maxkernel_nb.engine", *DRIVERS),
+    "maxkernel_nb.tasks": ("maxkernel_nb.evaluate", "maxkernel_nb.authors", "maxkernel_nb.agents",
+                           "maxkernel_nb.modes", "maxkernel_nb.engine", *DRIVERS),
+    "maxkernel_nb.evaluate": ("maxkernel_nb.authors", "maxkernel_nb.agents", "maxkernel_nb.modes", *DRIVERS),
+    "maxkernel_nb.authors": ("maxkernel_nb.agents", "maxkernel_nb.modes", *DRIVERS),
+    "maxkernel_nb.agents": ("maxkernel_nb.modes", "maxkernel_nb.api", "maxkernel_nb.engine.loop"),
+    "maxkernel_nb.document": ("maxkernel_nb.evaluate", "maxkernel_nb.authors", "maxkernel_nb.agents",
+                              "maxkernel_nb.modes", *DRIVERS),
 }
 
 

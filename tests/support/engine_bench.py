@@ -5,12 +5,12 @@ from maxkernel_nb.api import versions
 from maxkernel_nb.approvals import NamespaceBinder
 from maxkernel_nb.authors.base import TaskView
 from maxkernel_nb.authors.fake import ScriptedAuthor
-from maxkernel_nb.engine import Engine
+from maxkernel_nb.engine.loop import Engine
+from maxkernel_nb.engine.runtime import RunSettings, Runtime
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.journal import Journal, read_events
 from maxkernel_nb.modes import mode
 from maxkernel_nb.run import Run
-from maxkernel_nb.runtime import RunSettings, Runtime
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, KernelTask
 

@@ -4,9 +4,9 @@ from engine_bench import GOOD, Bench
 
 from maxkernel_nb.api import versions
 from maxkernel_nb.authors.fake import ScriptedAuthor
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.state import fold
 
 
 class FakeApi:

@@ -17,7 +17,7 @@ from maxkernel_nb.authors.claude.author import ClaudeAuthor
 from maxkernel_nb.authors.claude.keys import Key
 from maxkernel_nb.authors.claude.replay import export
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
-from maxkernel_nb.engine import close_engine
+from maxkernel_nb.engine.loop import close_engine
 from maxkernel_nb.knowledge.exemplars import EXEMPLARS
 
 FOLDER = Path(__file__).parents[2] / "example_notebooks" / "recordings"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import samples
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.document import document
-from maxkernel_nb.document_diff import hunk_views
+from maxkernel_nb.document.build import document
+from maxkernel_nb.document.diff import hunk_views
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.state import fold
 from maxkernel_nb.task import GateName, Outcome, Verdict
-from maxkernel_nb.widgets import samples
 
 
 def doc(events):

@@ -12,11 +12,11 @@ import threading
 from pathlib import Path
 
 import pytest
+import samples
 
 import maxkernel_nb.widgets
-from maxkernel_nb.document import document
-from maxkernel_nb.state import fold
-from maxkernel_nb.widgets import samples
+from maxkernel_nb.document.build import document
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.widgets.limits import fit
 from maxkernel_nb.widgets.wire import typescript
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from queue import Empty
 
 import pytest
@@ -13,8 +14,8 @@ from maxkernel_nb.widgets.wire import DOC
 manager = pytest.importorskip("jupyter_client.manager")
 
 SHOW = """
-from maxkernel_nb.widgets import samples
-from maxkernel_nb.widgets.sample_run import SampleRun
+import samples
+from sample_run import SampleRun
 from maxkernel_nb.widgets.publisher import Publisher
 run = SampleRun(samples.started())
 publisher = Publisher(run)
@@ -89,7 +90,8 @@ class Client:
 def client():
     kernel = manager.KernelManager()
     kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    kernel.start_kernel(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    support = str(Path(__file__).resolve().parents[1] / "support")
+    kernel.start_kernel(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "PYTHONPATH": support})
     opened = kernel.client()
     opened.start_channels()
     try:

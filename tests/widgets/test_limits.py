@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import samples
+
 from maxkernel_nb import events as ev
-from maxkernel_nb.document import document
+from maxkernel_nb.document.build import document
+from maxkernel_nb.engine.state import fold
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.state import fold
-from maxkernel_nb.widgets import samples
 from maxkernel_nb.widgets.limits import MESSAGE_BYTES, fit, size
 
 

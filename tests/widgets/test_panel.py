@@ -6,13 +6,13 @@ import threading
 from uuid import uuid4
 
 import pytest
+import samples
+from sample_run import SampleRun
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.document import document
+from maxkernel_nb.document.build import document
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.widgets import samples
 from maxkernel_nb.widgets.panel import RunPanel
-from maxkernel_nb.widgets.sample_run import SampleRun
 
 
 class Panel(RunPanel):

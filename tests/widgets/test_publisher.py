@@ -7,14 +7,14 @@ import threading
 import time
 
 import pytest
+import samples
+from sample_run import SampleRun
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.widgets import publisher as module
-from maxkernel_nb.widgets import samples
 from maxkernel_nb.widgets.coalesce import Coalescer
 from maxkernel_nb.widgets.publisher import Publisher, report_bundle
-from maxkernel_nb.widgets.sample_run import SampleRun
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 

@@ -6,10 +6,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+import samples
 
-from maxkernel_nb.document import document
-from maxkernel_nb.state import fold
-from maxkernel_nb.widgets import markdown, samples
+from maxkernel_nb.document.build import document
+from maxkernel_nb.engine.state import fold
+from maxkernel_nb.widgets import markdown
 from maxkernel_nb.widgets.charts import charts
 from maxkernel_nb.widgets.html import render_fragment, render_page
 from maxkernel_nb.widgets.text import one_line, render_text

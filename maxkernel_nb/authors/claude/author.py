@@ -10,7 +10,6 @@ from maxkernel_nb.authors.base import TaskView, TuningSpace
 from maxkernel_nb.authors.claude import prompts, render
 from maxkernel_nb.authors.claude.client import ClaudeClient, ModelClient
 from maxkernel_nb.authors.claude.desk import Desk
-from maxkernel_nb.authors.claude.kernel_text import make_candidate, set_constants, space_in, tunables
 from maxkernel_nb.authors.claude.keys import Key, Redactor, need_key
 from maxkernel_nb.authors.claude.models import model_table
 from maxkernel_nb.authors.claude.roles.base import Role
@@ -25,6 +24,7 @@ from maxkernel_nb.authors.claude.roles.tuner import TUNER, SpaceDraft
 from maxkernel_nb.authors.claude.settings import ClaudeSettings, settings_from_environment
 from maxkernel_nb.authors.claude.talk import Conversation
 from maxkernel_nb.authors.claude.tools import Bench, Refused
+from maxkernel_nb.authors.kernel_text import make_candidate, set_constants, space_in, tunables
 from maxkernel_nb.authors.pool import Next, Review, StressDraws
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.task import Assessment, Candidate, Diagnostic, Plan

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 
 from maxkernel_nb.authors.claude.client import ClaudeClient, ModelClient, Request
-from maxkernel_nb.authors.claude.errors import ModelError
 from maxkernel_nb.authors.claude.keys import Key, Redactor, need_key
 from maxkernel_nb.authors.claude.models import ModelFacts, model_table
 from maxkernel_nb.authors.claude.prompts import system_text
 from maxkernel_nb.authors.claude.settings import ClaudeSettings, settings_from_environment
 from maxkernel_nb.authors.claude.stream import Reply
 from maxkernel_nb.authors.claude.tools import tool_schemas
+from maxkernel_nb.authors.model_errors import ModelError
 from maxkernel_nb.errors import MaxKernelError
 from maxkernel_nb.events import ModelUsage
 

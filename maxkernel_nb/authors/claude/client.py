@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from maxkernel_nb.authors.claude.errors import ModelError, ModelRejected, ModelUnavailable
 from maxkernel_nb.authors.claude.faults import Fault, classify, transport_errors
 from maxkernel_nb.authors.claude.keys import Key, Redactor
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
 from maxkernel_nb.authors.claude.stream import Accumulator, Reply
+from maxkernel_nb.authors.model_errors import ModelError, ModelRejected, ModelUnavailable
 
 _LONGEST_CALL_S = 1200.0
 

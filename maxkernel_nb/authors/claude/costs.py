@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from maxkernel_nb.state import ModelCall, RunState
+from maxkernel_nb.engine.state import ModelCall, RunState
 from maxkernel_nb.values import Value
 
 

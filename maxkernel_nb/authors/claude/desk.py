@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.events import AnyEvent
-from maxkernel_nb.state import RunState
 from maxkernel_nb.task import Candidate, GateName
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-from maxkernel_nb.authors.claude.errors import NoKey
+from maxkernel_nb.authors.model_errors import NoKey
 
 VARIABLE = "ANTHROPIC_API_KEY"
 KEYRING_SERVICE = "maxkernel-nb"

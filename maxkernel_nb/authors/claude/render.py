@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maxkernel_nb.state import CandidateState, RunState
+from maxkernel_nb.engine.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
 from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from maxkernel_nb import events as ev
 from maxkernel_nb.authors.claude.author import ClaudeAuthor
 from maxkernel_nb.authors.claude.client import Request, Talk
-from maxkernel_nb.authors.claude.errors import ModelUnavailable
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
 from maxkernel_nb.authors.claude.stream import Reply
+from maxkernel_nb.authors.model_errors import ModelUnavailable
 from maxkernel_nb.errors import JournalError
 from maxkernel_nb.events import AnyEvent, event_from_dict
 from maxkernel_nb.journal import read_events

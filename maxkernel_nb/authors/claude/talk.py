@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.authors.claude.client import ModelClient, Request
-from maxkernel_nb.authors.claude.errors import AttemptFailed, InvalidReply, ModelRefused, NoProgress, ReplyTruncated
 from maxkernel_nb.authors.claude.keys import Redactor
 from maxkernel_nb.authors.claude.models import ModelFacts, ModelTable
 from maxkernel_nb.authors.claude.roles.base import Submission
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
 from maxkernel_nb.authors.claude.stream import Reply
 from maxkernel_nb.authors.claude.tools import Bench, Refused, invalid, use
+from maxkernel_nb.authors.model_errors import AttemptFailed, InvalidReply, ModelRefused, NoProgress, ReplyTruncated
 from maxkernel_nb.errors import BudgetExceeded
 
 A = TypeVar("A")

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from maxkernel_nb.authors.base import TaskView
 from maxkernel_nb.authors.claude.desk import Desk
-from maxkernel_nb.authors.claude.kernel_text import NotAKernel, make_candidate
 from maxkernel_nb.authors.claude.render import profile_text, verdicts_text, whole_lines
 from maxkernel_nb.authors.claude.roles import ROLES, Role
+from maxkernel_nb.authors.kernel_text import NotAKernel, make_candidate
 from maxkernel_nb.task import Candidate, GateName
 
 _READ_LINES = 400

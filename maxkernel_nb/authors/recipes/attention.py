@@ -17,10 +17,10 @@ from maxkernel_nb.authors.recipes.base import (
     bound_text,
     check_axes,
     check_vmem,
+    in_every_case,
     itemsize,
     pad_up,
 )
-from maxkernel_nb.authors.recipes.canonical import canonicalise
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Step, combine
 from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.errors import Declined
@@ -42,11 +42,8 @@ class AttentionRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> AttentionMatch:
-        timing = task.timing_case.name
-        first = recognise_case(canonicalise(traces[timing]))
-        found = [first, *(recognise_case(canonicalise(traces[n]), first) for n in traces if n != timing)]
-        if any(_shape_free(f) != _shape_free(first) for f in found):
-            raise Declined("the computation differs between shape cases, not only in its sizes")
+        found = in_every_case(traces, task, recognise_case, _shape_free)
+        first = found[0]
         leaves, grouping = _leaves(found), _grouping(found)
         if "bsm" in first.layouts and len({f.sizes.heads for f in found}) > 1:
             raise Declined("heads are merged with their elements, and their number follows the shapes")

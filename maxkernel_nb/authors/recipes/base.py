@@ -8,13 +8,15 @@ raise ``Declined`` with a reason where it cannot serve, never guess. It only rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from maxkernel_nb.authors.base import TuningSpace
+from maxkernel_nb.authors.recipes.canonical import canonicalise
+from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import Chip
@@ -94,6 +96,20 @@ class Recipe(ABC):
     @abstractmethod
     def check(self, match: Any, params: dict[str, int]) -> None:
         """Raises ``Declined`` for constants that cannot work (VMEM, alignment, range)."""
+
+
+def in_every_case(traces: Mapping[str, Any], task: KernelTask, read: Callable[[Graph, Any], Any],
+                  shape_free: Callable[[Any], Any]) -> list[Any]:
+    """``read(graph, first)`` over all shape cases, the timing case first (``first`` is None there).
+
+    Raises ``Declined`` where the findings differ in anything that is not a size.
+    """
+    timing = task.timing_case.name
+    first = read(canonicalise(traces[timing]), None)
+    found = [first, *(read(canonicalise(traces[name]), first) for name in traces if name != timing)]
+    if any(shape_free(case) != shape_free(first) for case in found):
+        raise Declined("the computation differs between shape cases, not only in its sizes")
+    return found
 
 
 def check_axes(params: dict[str, int], space: TuningSpace) -> None:

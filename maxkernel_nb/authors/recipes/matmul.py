@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +21,10 @@ from maxkernel_nb.authors.recipes.base import (
     bound_text,
     check_axes,
     check_vmem,
+    in_every_case,
     itemsize,
     pad_up,
 )
-from maxkernel_nb.authors.recipes.canonical import canonicalise
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Reader, combine, describe
 from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -80,13 +81,8 @@ class MatmulRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
-        timing = task.timing_case.name
-        names = [timing, *(n for n in traces if n != timing)]
-        found = [_recognise_case(canonicalise(traces[n])) for n in names]
+        found = in_every_case(traces, task, lambda graph, first: _recognise_case(graph), attrgetter("shape_free"))
         first = found[0]
-        for other in found[1:]:
-            if other.shape_free != first.shape_free:
-                raise Declined("the computation differs between shape cases, not only in its sizes")
         expression = combine(first.result, [f.reader for f in found], [f.dims for f in found])
         return MatmulMatch(
             signature=signature_of(task), chip=task.chip, epilogue=expression,

@@ -1,4 +1,4 @@
-// Generated from widgets/wire.py and maxkernel_nb/document_model.py; do not edit.
+// Generated from widgets/wire.py and maxkernel_nb/document/model.py; do not edit.
 
 export const DOC = "doc";
 export const ACK = "ack";

@@ -13,13 +13,13 @@ import pytest
 from jax import export
 
 from maxkernel_nb import compat
-from maxkernel_nb.cases import derive_cases
 from maxkernel_nb.errors import TaskError
-from maxkernel_nb.reference import capture, store_references
-from maxkernel_nb.shapes import parse_shapes
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Case, CaseRole
-from maxkernel_nb.tracing import Tracer
+from maxkernel_nb.tasks.cases import derive_cases
+from maxkernel_nb.tasks.reference import capture, store_references
+from maxkernel_nb.tasks.shapes import parse_shapes
+from maxkernel_nb.tasks.tracing import Tracer
 
 
 def cases_of(shapes, small):
@@ -208,8 +208,8 @@ def test_references_are_stored_by_their_digest(tmp_path):
 @pytest.mark.slow
 def test_a_notebook_without_a_tpu_does_not_load_libtpu():
     code = (
-        "from maxkernel_nb.reference import capture\n"
-        "from maxkernel_nb.shapes import parse_shapes\n"
+        "from maxkernel_nb.tasks.reference import capture\n"
+        "from maxkernel_nb.tasks.shapes import parse_shapes\n"
         "from maxkernel_nb.task import Case, CaseRole\n"
         "args = parse_shapes('x: f32[64,64]')\n"
         "roles = {'timing': CaseRole.TIMING, 'c': CaseRole.CHECK}\n"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from maxkernel_nb import document_model as m
+from maxkernel_nb.document import model as m
+from maxkernel_nb.engine.state import ProposalState, RunState
 from maxkernel_nb.patches import Hunk, Patch
-from maxkernel_nb.state import ProposalState, RunState
 
 CONTEXT = 3
 

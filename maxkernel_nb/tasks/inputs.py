@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from maxkernel_nb import generators
-from maxkernel_nb.draws import draw_like, is_structured, sample_of, snap_to_dimension
 from maxkernel_nb.errors import UsageError
-from maxkernel_nb.shapes import EXAMPLE, default_draw, parse_shapes
 from maxkernel_nb.task import ArgSpec
+from maxkernel_nb.tasks import generators
+from maxkernel_nb.tasks.draws import draw_like, is_structured, sample_of, snap_to_dimension
+from maxkernel_nb.tasks.shapes import EXAMPLE, default_draw, parse_shapes
 
 __all__ = ["ResolvedInputs", "describe", "parse_shapes", "resolve_inputs"]
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import TaskError
-from maxkernel_nb.oracle import Oracle, interpreted
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts
-from maxkernel_nb.tracing import Traced, Tracer, refuse_impure, structs
+from maxkernel_nb.tasks.oracle import Oracle, interpreted
+from maxkernel_nb.tasks.tracing import Traced, Tracer, refuse_impure, structs
 
 
 @dataclass(frozen=True)

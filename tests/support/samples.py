@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.events import AnyEvent, RunOutcome, Spend, Status
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.state import RunState, fold
 from maxkernel_nb.task import (
     ArgSpec,
     Candidate,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from maxkernel_nb import events as ev
+from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.events import AnyEvent, RunOutcome, Status
-from maxkernel_nb.state import RunState, fold
 
 
 class SampleRun:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from maxkernel_nb import document_model as m
-from maxkernel_nb.document_profile import size_text, time_text
-from maxkernel_nb.state import CandidateState, RunState
+from maxkernel_nb.document import model as m
+from maxkernel_nb.document.profile import size_text, time_text
+from maxkernel_nb.engine.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
 
 _TONES: dict[str, m.Tone] = {

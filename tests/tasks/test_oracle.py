@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 from maxkernel_nb import compat
-from maxkernel_nb.oracle import oracle
+from maxkernel_nb.tasks.oracle import oracle
 
 
 def run(fn, *inputs, dtype="float64"):

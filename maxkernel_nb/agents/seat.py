@@ -8,10 +8,10 @@ from typing import Any
 from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import judge
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.runtime import Runtime, current_step
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.knowledge.lessons import Lesson, LessonBook
-from maxkernel_nb.runtime import Runtime, current_step
-from maxkernel_nb.state import RunState
 from maxkernel_nb.task import Candidate, GateName
 
 
@@ -40,8 +40,7 @@ class RuntimeDesk:
         self._runtime.run.emit(event)
 
     async def judge(self, candidate: Candidate, gates: Sequence[GateName]) -> Judged:
-        judgement = await judge(self._runtime, candidate, gates)
-        return Judged(judgement.assessment, judgement.profile)
+        return await judge(self._runtime, candidate, gates)
 
     async def ask(self, key: str, question: str) -> str | None:
         if self.state.mode != "hitl" or self._runtime.settings.policy != "ask" or self.state.control == "auto":

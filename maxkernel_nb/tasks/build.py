@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from maxkernel_nb.cases import derive_cases
 from maxkernel_nb.errors import TaskError, UsageError
-from maxkernel_nb.inputs import resolve_inputs
-from maxkernel_nb.reference import capture, store_references
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import KernelTask, Tolerance
-from maxkernel_nb.tracing import Tracer, function_name, unwrapped
+from maxkernel_nb.tasks.cases import derive_cases
+from maxkernel_nb.tasks.inputs import resolve_inputs
+from maxkernel_nb.tasks.reference import capture, store_references
+from maxkernel_nb.tasks.tracing import Tracer, function_name, unwrapped
 
 _BAKED = 1 << 16  # bytes of closed-over arrays worth a note
 

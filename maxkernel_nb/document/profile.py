@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from maxkernel_nb import document_model as m
-from maxkernel_nb.state import RunState
+from maxkernel_nb.document import model as m
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.tpu.chips import CHIPS
 from maxkernel_nb.tpu.profile import ScheduleProfile
 

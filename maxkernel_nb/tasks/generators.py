@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from maxkernel_nb import compat, sampling
-from maxkernel_nb.draws import sample_of
+from maxkernel_nb import compat
 from maxkernel_nb.errors import Declined, UsageError
+from maxkernel_nb.tasks import sampling
+from maxkernel_nb.tasks.draws import sample_of
 
 SEEDS = (0, 1, 2)
 _LARGE = 1 << 28  # bytes: made for one seed only

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from maxkernel_nb import document_model as m
 from maxkernel_nb.budget import Budget, parse_budget
-from maxkernel_nb.document_checks import candidate_rows, checks_view, shown_candidate
-from maxkernel_nb.document_diff import diff_view
-from maxkernel_nb.document_model import Document
-from maxkernel_nb.document_next import function_name, next_action
-from maxkernel_nb.document_profile import profile_view, time_text
+from maxkernel_nb.document import model as m
+from maxkernel_nb.document.checks import candidate_rows, checks_view, shown_candidate
+from maxkernel_nb.document.diff import diff_view
+from maxkernel_nb.document.model import Document
+from maxkernel_nb.document.next_action import function_name, next_action
+from maxkernel_nb.document.profile import profile_view, time_text
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.events import RunOutcome, Spend, Status
-from maxkernel_nb.state import RunState
 from maxkernel_nb.task import GateName, Outcome
 
 __all__ = ["Document", "document", "shown_candidate"]

@@ -8,8 +8,8 @@ from itertools import product
 from math import prod
 from typing import Literal
 
-from maxkernel_nb.dimensions import Group
 from maxkernel_nb.task import CaseRole
+from maxkernel_nb.tasks.dimensions import Group
 
 Sizes = dict[int, int]
 Ratios = Literal["none", "odd", "all"]

@@ -12,10 +12,11 @@ from math import prod
 from typing import Any
 
 from maxkernel_nb.compat import equations
-from maxkernel_nb.dimensions import find_groups, resize
 from maxkernel_nb.errors import TaskError, UsageError
-from maxkernel_nb.shapes import parse_shapes
-from maxkernel_nb.shrinking import (
+from maxkernel_nb.task import ArgSpec, Case, CaseRole
+from maxkernel_nb.tasks.dimensions import find_groups, resize
+from maxkernel_nb.tasks.shapes import parse_shapes
+from maxkernel_nb.tasks.shrinking import (
     KINDS,
     LEVELS,
     Kind,
@@ -27,8 +28,7 @@ from maxkernel_nb.shrinking import (
     scaled,
     sizes_for,
 )
-from maxkernel_nb.task import ArgSpec, Case, CaseRole
-from maxkernel_nb.work import work
+from maxkernel_nb.tasks.work import work
 
 NEEDED = 3
 WORK_LIMIT = 0.3e9  # operations in one check case: seconds in TPU interpret mode, not minutes

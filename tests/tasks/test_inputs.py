@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxkernel_nb import generators
 from maxkernel_nb.errors import UsageError
-from maxkernel_nb.inputs import parse_shapes, resolve_inputs
-from maxkernel_nb.shapes import DTYPES
+from maxkernel_nb.tasks import generators
+from maxkernel_nb.tasks.inputs import parse_shapes, resolve_inputs
+from maxkernel_nb.tasks.shapes import DTYPES
 
 
 def is_one_sentence(error: BaseException) -> bool:

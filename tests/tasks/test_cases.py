@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maxkernel_nb.cases import derive_cases
 from maxkernel_nb.errors import TaskError, UsageError
-from maxkernel_nb.shapes import parse_shapes
 from maxkernel_nb.task import CaseRole
-from maxkernel_nb.tracing import Tracer
-from maxkernel_nb.work import work
+from maxkernel_nb.tasks.cases import derive_cases
+from maxkernel_nb.tasks.shapes import parse_shapes
+from maxkernel_nb.tasks.tracing import Tracer
+from maxkernel_nb.tasks.work import work
 
 
 def derive(fn, shapes, static=None, overrides=()):

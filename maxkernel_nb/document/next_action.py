@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from maxkernel_nb import document_model as m
+from maxkernel_nb.document import model as m
+from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.events import QuestionAsked, RunOutcome, Status
-from maxkernel_nb.state import RunState
 
 _LABELS = {
     "accept": "Accept",

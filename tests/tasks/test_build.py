@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from jax import export
 
-from maxkernel_nb.build import build_task, source_of, trace_case
 from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import CaseRole, KernelTask
+from maxkernel_nb.tasks.build import build_task, source_of, trace_case
 
 WEIGHTS = jnp.ones((256, 128), jnp.bfloat16)
 

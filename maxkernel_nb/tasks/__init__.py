@@ -1,0 +1,1 @@
+"""How a reference function becomes a `KernelTask`: inputs, shape cases, tracing, the float64 oracle."""
