@@ -1,4 +1,4 @@
-"""Differences between the jax versions we support (0.7.2 to 0.10.2), each in one small function."""
+"""Differences between the jax versions we support (0.7.2 to 0.10.2; calibration compiles with 0.6.2 too), each in one small function."""
 
 from __future__ import annotations
 
@@ -112,3 +112,14 @@ def precision_name(precision: Any) -> str:
     first = precision[0] if isinstance(precision, tuple) else precision
     name = getattr(first, "name", str(first or ""))
     return name if name in ("HIGHEST", "HIGH") else ""
+
+
+def abstract_mesh(mesh: Any) -> contextlib.AbstractContextManager[Any]:
+    """Lowering within the context sees ``mesh`` without devices. Public since 0.7; 0.6 keeps it in ``jax._src``."""
+    import jax
+
+    if hasattr(jax.sharding, "use_abstract_mesh"):
+        return jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
+    from jax._src import mesh as older
+
+    return older.use_abstract_mesh(mesh.abstract_mesh)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maxkernel_nb import compat
 from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.tpu.availability import compiler_available
 from maxkernel_nb.tpu.chips import chip as chip_named
@@ -134,7 +135,7 @@ def abstract_mesh(device: Any) -> Any:
     import numpy as np
 
     mesh = jax.sharding.Mesh(np.array([device]), ("x",))
-    return jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
+    return compat.abstract_mesh(mesh)
 
 
 def _deserialise(serialized: bytes) -> Any:
