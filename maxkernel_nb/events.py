@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 

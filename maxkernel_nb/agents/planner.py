@@ -7,7 +7,7 @@ import dataclasses
 from maxkernel_nb import events as ev
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.task import Plan
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from maxkernel_nb.task import Assessment, Candidate, KernelTask, Plan
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 

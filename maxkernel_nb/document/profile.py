@@ -7,7 +7,7 @@ import math
 from maxkernel_nb.document import model as m
 from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.tpu.chips import CHIPS
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 TOP_OPS = 6
 _UNITS = ("mxu", "xlu", "valu", "eup", "vload", "vstore", "salu")

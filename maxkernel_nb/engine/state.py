@@ -12,7 +12,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.events import AnyEvent, RunOutcome, Spend, Status
 from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 ALL_GATES = (GateName.SCREEN, GateName.TRACE, GateName.CHECK, GateName.COMPILE, GateName.MODEL)

@@ -10,7 +10,7 @@ from typing import Any
 from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.ground import Ground, InFlight
 from maxkernel_nb.task import GateName, Outcome, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 
 class CompileGate:

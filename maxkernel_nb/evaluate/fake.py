@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Outcome, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 
 class FakeEvaluator:

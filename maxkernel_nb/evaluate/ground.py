@@ -16,7 +16,7 @@ from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Candidate, Case, Diagnostic, GateName, KernelTask, Outcome, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from maxkernel_nb.evaluate.pool import LocalPool
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Assessment, Candidate, CaseRole, GateName, KernelTask, Outcome, Verdict
-from maxkernel_nb.tpu.profile import ScheduleProfile
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 GATES: tuple[Gate, ...] = (ScreenGate(), TraceGate(), CheckGate(), CompileGate(), ModelGate())
 _STOPPING = (Outcome.FAIL, Outcome.INFRASTRUCTURE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maxkernel_nb.tpu.chips import chip
-from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 
 MEANING = {
     "hbm": "HBM bandwidth", "mxu": "the matrix unit (MXU)", "valu": "vector arithmetic (VALU)",

@@ -20,7 +20,7 @@ from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.emulate import Execution, execute
 from maxkernel_nb.tpu.flops import count
 from maxkernel_nb.tpu.hlo import Instruction, Module, parse_module
-from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
 
 Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]

@@ -22,7 +22,7 @@ from maxkernel_nb.task import (
     Tolerance,
     Verdict,
 )
-from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 
 REFERENCE = '''import jax, jax.numpy as jnp
 

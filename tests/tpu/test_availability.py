@@ -20,7 +20,7 @@ def test_a_missing_libtpu_says_what_to_install(monkeypatch):
 
 def test_asking_imports_neither_jax_nor_libtpu():
     code = (
-        "import sys; from maxkernel_nb.tpu import chips, profile, availability; availability.compiler_available();"
+        "import sys; from maxkernel_nb.tpu import availability, chips, profiles; availability.compiler_available();"
         "print([m for m in ('jax', 'numpy', 'libtpu') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

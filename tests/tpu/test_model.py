@@ -3,7 +3,7 @@
 import pytest
 
 from maxkernel_nb.tpu.chips import chip
-from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 
 pytestmark = pytest.mark.tpu_compiler
 

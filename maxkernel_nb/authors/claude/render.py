@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxkernel_nb.engine.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
-from maxkernel_nb.tpu.profile import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 
 _FINDINGS = 5  # shown in full
 _CASES = 3
