@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder
+from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder, applied_last, bind_again
 from maxkernel_nb.authors.base import Author, TaskView
 from maxkernel_nb.authors.choose import AUTHORS, choose_author
 from maxkernel_nb.budget import Budget, parse_budget
@@ -122,7 +122,8 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     """Continues a run from its journal without repeating finished steps.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
-    before its plan was made. Raises ``UsageError`` for a run that is alive here or has nothing left to do.
+    before its plan was made. An accepted run binds its kernel again, from its journal. Raises ``UsageError`` for a run
+    that is alive here or has nothing left to do.
     """
     place = Project(project)
     alive = get_engine().find(place, run_id)
@@ -150,8 +151,8 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
         run.emit(ev.OptionsChanged(options=options))
     if doubt:
         run.emit(ev.Noted(level="warning", text=doubt))
-    _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings,
-            find_mode(state.mode), on_created)
+    drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else find_mode(state.mode)
+    _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings, drive, on_created)
     return run
 
 
@@ -292,7 +293,8 @@ def _folder(place: Project, run_id: str) -> Path:
 
 def _refuse_finished(state: RunState) -> None:
     unfinished = (ev.RunOutcome.STOPPED, ev.RunOutcome.FAILED, ev.RunOutcome.PROPOSED)
-    if state.ended and state.outcome not in unfinished:
+    accepted = state.outcome is ev.RunOutcome.ACCEPTED and applied_last(state) is not None
+    if state.ended and state.outcome not in unfinished and not accepted:
         raise UsageError(f"Run {state.run_id} is finished ({state.outcome}); run its cell again to start a new one.")
 
 

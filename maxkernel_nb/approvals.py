@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.engine.binding import BoundKernel
-from maxkernel_nb.engine.state import ProposalState
+from maxkernel_nb.engine.state import ProposalState, RunState
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.store import write_atomically
 from maxkernel_nb.task import Candidate, GateName, Outcome
+from maxkernel_nb.values import content_hash
 
 if TYPE_CHECKING:
     from maxkernel_nb.engine.runtime import Runtime
@@ -72,7 +73,23 @@ async def settle(runtime: Runtime, proposal_id: str) -> tuple[RunOutcome, str]:
             reason = f"The chosen hunks were not applied, for together they fail: {trouble} The proposal is open again."
             runtime.run.emit(ev.DecisionRefused(proposal=proposal_id, reason=reason))
             return RunOutcome.PROPOSED, reason
-    path, left_alone = apply(runtime, proposal, candidate)
+    return _outcome(runtime, *apply(runtime, proposal, candidate))
+
+
+async def bind_again(runtime: Runtime) -> tuple[RunOutcome, str]:
+    """What an accepted run applied last, from its journal: after a kernel restart, or after an undo. Nothing is run."""
+    state = runtime.run.state
+    proposal = applied_last(state)
+    assert proposal is not None
+    candidate = next(c.candidate for c in state.candidates.values() if c.candidate.source == proposal.applied_source)
+    return _outcome(runtime, *apply(runtime, proposal, candidate))
+
+
+def applied_last(state: RunState) -> ProposalState | None:
+    return next((p for p in reversed(state.proposals.values()) if p.applied_source), None)
+
+
+def _outcome(runtime: Runtime, path: str, left_alone: str) -> tuple[RunOutcome, str]:
     if left_alone:
         return RunOutcome.ACCEPTED, f"Accepted: the kernel is saved in {path}; {left_alone}."
     return RunOutcome.ACCEPTED, f"Accepted: {runtime.task.entry} is bound to the kernel, saved in {path}."
@@ -96,7 +113,7 @@ def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> tu
     """Writes the kernel's file, then binds it. Gives the path relative to the project, and why it was not bound."""
     run = runtime.run
     path = run.project.kernels / f"{runtime.task.name}.py"
-    write_atomically(path, candidate.source.encode())
+    replace_kernel(path, candidate.source)
     relative = run.project.relative(path)
     left_alone = "the function of this run is not defined here, so nothing was bound"
     if runtime.binder.reference is not None:
@@ -104,6 +121,13 @@ def apply(runtime: Runtime, proposal: ProposalState, candidate: Candidate) -> tu
         left_alone = runtime.binder.bind(runtime.task.entry, run.kernel)
     run.emit(ev.Applied(proposal=proposal.id, path=relative, bound=not left_alone, source=candidate.source))
     return relative, left_alone
+
+
+def replace_kernel(path: Path, source: str) -> None:
+    """Writes the kernel's file. Another text there (an earlier run's, a person's edit) moves to a name of its own."""
+    if path.exists() and (before := path.read_bytes()) != source.encode():
+        write_atomically(path.with_name(f"{path.stem}-{content_hash(before)[:8]}.py"), before, unless_present=True)
+    write_atomically(path, source.encode())
 
 
 def bound_kernel(runtime: Runtime, candidate: Candidate, path: Path) -> BoundKernel:

@@ -14,6 +14,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.approvals import Binder, settle, undo_last
 from maxkernel_nb.authors.base import Author, TaskView
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.clock import WorkClock
 from maxkernel_nb.errors import BudgetExceeded, Declined, JournalError, MaxKernelError
 from maxkernel_nb.evaluate.base import Evaluator
 from maxkernel_nb.events import RunOutcome, Spend, Status
@@ -24,7 +25,6 @@ from maxkernel_nb.values import Value
 log = logging.getLogger(__name__)
 V = TypeVar("V", bound=Value)
 _STEP: contextvars.ContextVar[str] = contextvars.ContextVar("maxkernel_step", default="")
-_INNER: contextvars.ContextVar[list[float]] = contextvars.ContextVar("maxkernel_inner_seconds")
 
 
 def current_step() -> str:
@@ -65,6 +65,7 @@ class Runtime:
         self._go.set()
         self._decision = asyncio.Event()
         self._stop_reason = ""
+        self.clock = WorkClock()
         self.done = False
         run.runtime = self
 
@@ -82,26 +83,24 @@ class Runtime:
         await self.checkpoint()
         self.run.emit(ev.StepStarted(step=key, role=role, title=title))
         answer: dict[str, Any]
-        start, inner, outer = time.monotonic(), [0.0], _INNER.get(None)
-        outer_step, outer_inner = _STEP.set(key), _INNER.set(inner)
+        start, outer_step = time.monotonic(), _STEP.set(key)
         try:
-            value = await work()
+            with self.clock.working():
+                value = await work()
             answer, text = {"value": value.to_dict()}, summary(value)
         except Declined as error:
             answer, text = {"declined": str(error)}, str(error)
         finally:
             _STEP.reset(outer_step)
-            _INNER.reset(outer_inner)
         seconds = round(time.monotonic() - start, 3)
-        if outer is not None:
-            outer[0] += seconds
         self.run.emit(ev.StepFinished(step=key, seconds=seconds, result=answer, summary=text))
-        self.spent(Spend(wall_seconds=round(max(0.0, seconds - inner[0]), 3)), what=key)
+        self.spent(Spend(wall_seconds=round(self.clock.take(), 3)), what=key)
         return _recorded(answer, result)
 
     async def checkpoint(self) -> None:
         """Before every step: holds while paused, raises when a cap on work is reached (money is checked per call)."""
-        await self._go.wait()
+        with self.clock.waiting():
+            await self._go.wait()
         self.settings.budget.check_work(self.run.state.spend)
 
     def spent(self, amount: Spend, what: str = "") -> None:
@@ -116,7 +115,7 @@ class Runtime:
             self._decision.clear()
             if self.run.state.status is not Status.WAITING:
                 self.run.emit(ev.StatusChanged(status=Status.WAITING, reason="a proposal waits for your decision"))
-            await self._decision.wait()
+            await self._decided()
         if self.run.state.status is Status.WAITING:
             self.run.emit(ev.StatusChanged(status=Status.RUNNING))
         return taken
@@ -131,10 +130,14 @@ class Runtime:
             self._decision.clear()
             if self.run.state.status is not Status.WAITING:
                 self.run.emit(ev.StatusChanged(status=Status.WAITING, reason=question.title))
-            await self._decision.wait()
+            await self._decided()
         if self.run.state.status is Status.WAITING:
             self.run.emit(ev.StatusChanged(status=Status.RUNNING))
         return given
+
+    async def _decided(self) -> None:
+        with self.clock.waiting():
+            await self._decision.wait()
 
     # -- the course of the run ---------------------------------------------------------------------------------------
 

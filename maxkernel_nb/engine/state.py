@@ -38,6 +38,7 @@ class ProposalState(Value):
     claim: str
     decision: ev.DecisionTaken | None = None
     applied_path: str = ""
+    applied_source: str = ""
     bound: bool = False
     undone: bool = False
 
@@ -241,7 +242,8 @@ def _(event: ev.DecisionRefused, state: RunState) -> dict[str, Any]:
 
 @_apply.register
 def _(event: ev.Applied, state: RunState) -> dict[str, Any]:
-    return _update_proposal(state, event.proposal, applied_path=event.path, bound=event.bound, undone=False)
+    return _update_proposal(state, event.proposal, applied_path=event.path, applied_source=event.source,
+                            bound=event.bound, undone=False)
 
 
 @_apply.register

@@ -1,6 +1,7 @@
 import pytest
 from engine_bench import GOOD, TIMES, TunableAuthor
 
+from maxkernel_nb.approvals import bind_again
 from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.engine.binding import BoundKernel
@@ -27,6 +28,16 @@ def test_accepting_binds_the_kernel_and_writes_its_file(bench):
     bound = bench.namespace["f"]
     assert isinstance(bound, BoundKernel) and bound.reference is bench.reference and bound.run is run
     assert (bench.project.kernels / "f.py").read_text() == GOOD
+
+
+def test_after_a_restart_an_accepted_kernel_is_bound_again_from_the_journal(bench):
+    bench.run().wait(10).accept().wait_end(10).close()
+    bench.namespace.clear()  # what a kernel restart leaves
+    (bench.project.kernels / "f.py").write_text("# edited since\n")
+    again = bench.run(drive=bind_again).wait_end(10)
+    assert again.state.outcome is RunOutcome.ACCEPTED and bench.namespace["f"].run is again
+    assert (bench.project.kernels / "f.py").read_text() == GOOD
+    assert "# edited since\n" in [p.read_text() for p in bench.project.kernels.iterdir()]
 
 
 def test_undo_gives_the_reference_back(bench):

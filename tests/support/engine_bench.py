@@ -38,7 +38,7 @@ class Bench:
         self.namespace = {}
         self.reference = lambda x: x
 
-    def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", **settings):
+    def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", drive=None, **settings):
         author = author or ScriptedAuthor([GOOD])
         path = self.project.runs / folder
         fresh = not path.exists()
@@ -56,7 +56,7 @@ class Bench:
             view=TaskView(task=task, trace=lambda case: None), settings=RunSettings(**settings),
             binder=NamespaceBinder(self.namespace, self.reference),
         )
-        run.work = self.engine.submit(runtime.drive(mode(mode_name)))
+        run.work = self.engine.submit(runtime.drive(drive or mode(mode_name)))
         return run
 
 
