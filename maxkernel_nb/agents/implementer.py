@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from maxkernel_nb import events as ev
-from maxkernel_nb.agents.judge import judge, keep_if_better
+from maxkernel_nb.agents.judge import keep_if_better
+from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.task import Candidate, Plan
@@ -22,12 +23,12 @@ async def implement(
         "implement" if number == 1 else f"implement:{number}", "implementer", "Write the kernel",
         write or (lambda: runtime.author.implement(runtime.view, plan)), Candidate, lambda c: c.note,
     )
-    judgement = await judge(runtime, candidate)
+    judgement = await judge_fully(runtime, candidate)
     for attempt in range(1, runtime.settings.repairs + 1):
         if judgement.assessment.correct:
             break
         candidate = await _repair(runtime, plan, candidate, judgement, number, attempt)
-        judgement = await judge(runtime, candidate)
+        judgement = await judge_fully(runtime, candidate)
     if not judgement.assessment.correct:
         _abandon(runtime, candidate, judgement)
     keep_if_better(runtime, candidate, judgement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import speedup
+from maxkernel_nb.agents.tester import draws_wanted
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.patches import make_patch
@@ -62,7 +63,8 @@ def _steps(runtime: Runtime, candidate: Candidate, judged: Judged | None, tuned:
     talk, compiles = _talk_cost(runtime), runtime.settings.tuning_points
     steps: list[ev.Choice] = []
     if judged is None:
-        steps.append(ev.Choice(name="judge", label="Judge it in full (checks, compile, model; no money)"))
+        asks = f"and unusual inputs: {talk} to think of them" if draws_wanted(runtime) else "no money"
+        steps.append(ev.Choice(name="judge", label=f"Judge it in full (checks, compile, model; {asks})"))
         steps.append(ev.Choice(name="check", label="Check correctness only (no compiler, no money)"))
         steps.append(ev.Choice(name="compile", label="Compile and model only (no money)"))
     elif not judged.assessment.correct:

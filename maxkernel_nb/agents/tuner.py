@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from maxkernel_nb.agents.judge import judge, keep_if_better
+from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.model_errors import ModelError
 from maxkernel_nb.engine.runtime import Runtime
@@ -151,7 +152,7 @@ async def _confirm_fastest(runtime: Runtime, found: list[tuple[float, Candidate]
         best = runtime.run.state.best_ms
         if best is not None and time >= best:
             return None
-        judgement = await judge(runtime, candidate)
+        judgement = await judge_fully(runtime, candidate)
         if keep_if_better(runtime, candidate, judgement):
             return judgement
     return None

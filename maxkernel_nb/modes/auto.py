@@ -10,7 +10,6 @@ from maxkernel_nb.agents.implementer import implement
 from maxkernel_nb.agents.improver import improve
 from maxkernel_nb.agents.planner import plan, profile_reference
 from maxkernel_nb.agents.seat import seat
-from maxkernel_nb.agents.tester import stress
 from maxkernel_nb.agents.tuner import tune
 from maxkernel_nb.approvals import settle
 from maxkernel_nb.authors.model_errors import AttemptFailed
@@ -58,8 +57,6 @@ async def _find_best(runtime: Runtime) -> None:
         runtime.note(f"Round 1 ended early: {error}", "warning")
     if reason := await improve(runtime):
         runtime.note(reason)
-    if runtime.run.state.best is not None:
-        await stress(runtime, runtime.run.state.candidates[runtime.run.state.best].candidate)
 
 
 def why_keep_reference(runtime: Runtime) -> str | None:
@@ -118,8 +115,7 @@ def why_not_by_policy(runtime: Runtime) -> str:
     verdicts = state.candidates[state.best].verdicts
     if any(v.outcome is Outcome.INFRASTRUCTURE for v in verdicts):
         return "not every check could be made"
-    unsafe = [lesson.text for lesson in state.lessons if lesson.text.startswith(f"{state.best} is unsafe")]
-    return unsafe[0] if unsafe else ""
+    return ""
 
 
 def claim_of(runtime: Runtime) -> str:

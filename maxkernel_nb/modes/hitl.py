@@ -16,7 +16,7 @@ from maxkernel_nb.agents.judge import judge, keep_if_better
 from maxkernel_nb.agents.person import about_kernel, about_next, about_plan
 from maxkernel_nb.agents.reviewer import as_assessment, review
 from maxkernel_nb.agents.seat import seat
-from maxkernel_nb.agents.tester import stress
+from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.agents.tuner import tune
 from maxkernel_nb.authors.kernel_text import NotAKernel, make_candidate
 from maxkernel_nb.authors.model_errors import ModelError
@@ -37,8 +37,6 @@ async def hitl(runtime: Runtime) -> tuple[RunOutcome, str]:
     await prepare(runtime)
     try:
         await _Session(runtime).run()
-        if runtime.run.state.best is not None:
-            await stress(runtime, runtime.run.state.candidates[runtime.run.state.best].candidate)
     except BudgetExceeded as error:
         if runtime.run.state.best is None:
             raise
@@ -174,7 +172,7 @@ class _Session:
         return None
 
     async def _judge(self, work: _Work, text: str) -> _Work:
-        work.judged = await judge(self.runtime, work.candidate)
+        work.judged = await judge_fully(self.runtime, work.candidate)
         keep_if_better(self.runtime, work.candidate, work.judged)
         return work
 

@@ -10,7 +10,8 @@ from maxkernel_nb.authors.claude.costs import cost_table
 from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.authors.pool import BothAuthors
 from maxkernel_nb.budget import Budget
-from maxkernel_nb.events import Status
+from maxkernel_nb.evaluate.fake import FakeEvaluator
+from maxkernel_nb.events import RunOutcome, Status
 from maxkernel_nb.journal import Journal, read_events
 
 PLAN = call("submit_plan", strategy="identity", summary="Copy.")
@@ -147,28 +148,70 @@ def test_claude_gone_in_the_middle_leaves_the_recipes_kernel_proposed(bench, ser
     assert any("refused the API key" in n.text for n in run.state.notes)
 
 
-def test_unusual_inputs_are_tried_on_the_winner_and_a_difference_is_said(bench, serve, claude):
-    class Picky:
-        """Wraps the fake judge: a check drawn with a large mean fails."""
+class Picky:
+    """The fake judge, for which kernels marked ``# unsafe`` are wrong where a check is drawn with a large mean."""
 
-        def __init__(self, inner):
-            self.inner, self.baseline, self.admit, self.close = inner, inner.baseline, inner.admit, inner.close
+    def __init__(self):
+        inner = self.inner = FakeEvaluator()
+        self.baseline, self.admit, self.close, self.stressed = inner.baseline, inner.admit, inner.close, []
 
-        async def judge(self, task, candidate, *args, **more):
-            if task.check_cases[0].args[0].draw.mean > 10:
-                candidate = candidate.model_copy(update={"source": candidate.source + "# wrong\n"})
-            return await self.inner.judge(task, candidate, *args, **more)
+    async def judge(self, task, candidate, *args, **more):
+        if task.check_cases[0].args[0].draw.mean > 10:
+            self.stressed.append(task)
+            wrong = "# wrong\n" if "# unsafe" in candidate.source else ""
+            candidate = candidate.model_copy(update={"source": candidate.source + wrong})
+        return await self.inner.judge(task, candidate, *args, **more)
 
-    from maxkernel_nb.evaluate.fake import FakeEvaluator
 
-    stresses = call("submit_stresses", stresses=[
-        {"name": "large mean", "why": "cancellation", "families": [{"argument": "x", "mean": 100.0, "std": 1.0}]},
-        {"name": "tiny", "why": "underflow", "families": [{"argument": "x", "std": 0.001}]},
-    ])
-    server = serve(Script(planner=PLAN, implementer=kernel(1.0), tester=stresses))
-    run = bench.run(claude(server, stress=True), Picky(FakeEvaluator())).wait(30)
-    warnings = [n.text for n in run.state.notes if n.level == "warning"]
-    assert len(warnings) == 1 and "large mean" in warnings[0] and run.state.open_proposal is not None
+STRESSES = call("submit_stresses", stresses=[
+    {"name": "large mean", "why": "cancellation", "families": [{"argument": "x", "mean": 100.0, "std": 1.0}]},
+    {"name": "tiny", "why": "underflow", "families": [{"argument": "x", "std": 0.001}]},
+])
+
+
+def test_a_kernel_that_is_wrong_on_unusual_inputs_is_refused_and_repaired_from_that_verdict(bench, serve, claude):
+    server = serve(Script(planner=PLAN, implementer=kernel(0.9, "# unsafe\n"), tester=STRESSES,
+                          debugger=call("submit_repair", source=source(1.0), note="r", cause="cancellation")))
+    run = bench.run(claude(server, stress=True), Picky()).wait(30)
+    assert best_time(run) == 1.0 and "# unsafe" not in run.state.open_proposal.patch.proposed
+    unsafe, safe = run.state.candidates.values()
+    assert [v.variant for v in unsafe.verdicts if v.outcome == "fail"] == ["large mean"]
+    assert {v.variant for v in safe.verdicts if v.gate == "check"} == {"", "large mean", "tiny"}
+    told = next(r for r in server.requests if role_of(r) == "debugger")["messages"][0]["content"][1]["text"]
+    assert "On large mean: check fail" in told
+    assert [role_of(r) for r in server.requests] == ["planner", "implementer", "tester", "debugger"]
+
+
+def test_a_kernel_that_stays_wrong_on_unusual_inputs_is_never_proposed(bench, serve, claude):
+    repairs = [call("submit_repair", source=source(0.9, f"# unsafe {n}\n"), note="r", cause="c") for n in range(4)]
+    server = serve(Script(planner=PLAN, implementer=kernel(0.9, "# unsafe\n"), tester=STRESSES, debugger=repairs))
+    run = bench.run(claude(server, stress=True), Picky(), policy="accept-verified").wait(30)
+    assert run.state.outcome is RunOutcome.KEPT_REFERENCE and "On large mean" in run.state.reason
+    assert bench.namespace["f"] is bench.reference
+
+
+def test_tuned_winners_face_the_unusual_inputs_too(bench, serve, claude):
+    text = "BLOCK = 1  # tune: 1, 2\n" + source(1.0)
+    author = claude(serve(Script(planner=PLAN, tester=STRESSES,
+                                 implementer=call("submit_kernel", source=text, note="t"))), stress=True)
+    retune = author.retune
+
+    def faster_but_unsafe(*args):
+        made = retune(*args)
+        return made.model_copy(update={"source": made.source.replace("time=1.0", "time=0.5") + "# unsafe\n"})
+
+    author.retune = faster_but_unsafe
+    run = bench.run(author, Picky()).wait(30)
+    assert best_time(run) == 1.0
+    assert any(v.variant == "large mean" for c in run.state.candidates.values() for v in c.verdicts if v.outcome == "fail")
+
+
+def test_no_tester_or_no_money_for_one_leaves_the_verified_kernel(bench, serve, claude):
+    for fault, budget in ((fail(401, "authentication_error"), Budget()), (STRESSES, Budget(calls=2))):
+        server = serve(Script(planner=PLAN, implementer=kernel(1.0), tester=fault))
+        run = bench.run(claude(server, stress=True), Picky(), folder=f"f-{budget.calls}", budget=budget).wait(30)
+        assert best_time(run) == 1.0 and run.state.open_proposal is not None
+        assert any("No unusual inputs were tried" in n.text for n in run.state.notes)
 
 
 def test_stress_draws_keep_the_cases_names_and_the_timing_case():
