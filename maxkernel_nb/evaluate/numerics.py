@@ -3,8 +3,11 @@
 For each output leaf: structure, then non-finite values by position, then the error against the oracle. The budget of
 an element is ``max(factor * the reference's own error near it, floor of the output dtype)``. "Near it" is the largest
 own error in the same row (last axis; shorter rows are taken together until they make 64 elements): a single element of
-a rounding error is noise, and an honest kernel that adds in another order has another noise of the same size. The same
-rule is applied to the root mean square over the leaf, where noise averages out and a small systematic error does not.
+a rounding error is noise, and an honest kernel that adds in another order has another noise of the same size. Where
+the row shares one rounded number (the mean or spread of a norm, a maximum), its whole error is one draw of noise and
+may be small by luck: it counts as at least the median row's, each in proportion to its row's root mean square. The
+same rule is applied to the root mean square over the leaf, where noise averages out and a small systematic error does
+not.
 """
 
 from __future__ import annotations
@@ -105,7 +108,8 @@ def _errors(number: int, arrays: Arrays, spacing: tuple[float, float], tolerance
     row_rms = np.sqrt(_by_row(oracle * oracle, np.mean))
     floor = relative * (np.abs(oracle) + row_rms) / 2 + smallest
     mine = (tolerance.atol or 0.0) + (tolerance.rtol or 0.0) * np.abs(oracle)
-    budget = np.maximum(np.maximum(tolerance.factor * _by_row(own_error, np.max), floor), mine)
+    near = np.maximum(row_own := _by_row(own_error, np.max), _typical(row_own, row_rms) * row_rms)
+    budget = np.maximum(np.maximum(tolerance.factor * near, floor), mine)
     norm_budget = max(tolerance.factor * _rms(own_error), relative * _rms(oracle) + smallest, _rms(mine))
     ratios = error / budget
     at = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
@@ -148,6 +152,12 @@ def _by_row(a: np.ndarray, reduce: object) -> np.ndarray:
         if size >= ROW:
             break
     return np.broadcast_to(reduce(a, axis=tuple(axes), keepdims=True), a.shape)  # type: ignore[operator]
+
+
+def _typical(row_error: np.ndarray, row_rms: np.ndarray) -> float:
+    """The median row's largest error in units of its root mean square; rows of zeros do not count."""
+    scaled = row_error[row_rms > 0] / row_rms[row_rms > 0]
+    return float(np.median(scaled)) if scaled.size else 0.0
 
 
 def _rms(a: np.ndarray) -> float:
