@@ -316,15 +316,71 @@ class ControlChanged(Event):
     to: Literal["person", "auto"]
 
 
+class EdgeKind(StrEnum):
+    """How a candidate of a search came to be."""
+
+    RECIPE = "recipe"  # written from a plan, without a parent
+    REFINE = "refine"  # rewritten by the author
+    RETUNE = "retune"  # other constants
+    MERGE = "merge"  # of two parents
+    REPAIR = "repair"
+    HUMAN = "human"
+
+
+class EdgeAdded(Event):
+    """Draw number ``draw`` of a search (from 0) gave this candidate; the same candidate may be found several times.
+
+    ``candidate`` is empty when the draw gave none (declined, the author failed): ``note`` says why.
+    """
+
+    kind: Literal["edge-added"] = "edge-added"
+    draw: int
+    how: EdgeKind
+    candidate: str = ""
+    parents: tuple[str, ...] = ()
+    idea: str = ""
+    lineage: str = ""  # which run, island or arm drew it
+    note: str = ""
+
+
+class DrawObserved(Event):
+    """What the search made of a draw, in the order drawn: the strategy has seen exactly the draws before it.
+
+    ``result``: verified, timed (compiled, not checked), failed, dominated (its own bound cannot beat the best), known
+    (found before) or none. ``cost``: judgements charged for it.
+    """
+
+    kind: Literal["draw-observed"] = "draw-observed"
+    draw: int
+    candidate: str = ""
+    result: Literal["verified", "timed", "failed", "dominated", "known", "none"]
+    modelled_ms: float | None = None
+    cost: int = 0
+
+
+class NodeMarked(Event):
+    """A person's word on a node: ``pinned`` (keep it a parent), ``pruned`` (no more children); empty takes it back."""
+
+    kind: Literal["node-marked"] = "node-marked"
+    node: str
+    mark: Literal["pinned", "pruned", ""]
+    via: str = ""
+
+
 AnyEvent = Annotated[
     RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | TaskAdmitted | DecisionRefused
     | CandidateAdded | VerdictReached | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade
     | DecisionTaken | Applied | Undone | OptionsChanged | StatusChanged | RunEnded | ConversationOpened
     | ModelSaid | ModelReplied | ConversationClosed | LessonLearned | QuestionAsked | AnswerGiven | Explained
-    | ControlChanged,
+    | ControlChanged | EdgeAdded | DrawObserved | NodeMarked,
     Field(discriminator="kind"),
 ]
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+def event_from_json(text: str) -> AnyEvent:
+    """As ``event_from_dict``, without the detour over Python's own JSON."""
+    return _ADAPTER.validate_json(text)
 
 
 def event_from_dict(data: dict[str, Any]) -> AnyEvent:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maxkernel_nb.errors import JournalError
-from maxkernel_nb.events import AnyEvent, event_from_dict
+from maxkernel_nb.events import AnyEvent, event_from_json
 
 FILE = "journal.sqlite3"
 _VERSION = 1
@@ -93,7 +93,7 @@ def read_timed_events(folder: Path) -> list[tuple[float, AnyEvent]]:
         raise JournalError(f"There is no journal in {folder}; `%maxkernel list` shows the runs of this project.")
     with _explained(folder), contextlib.closing(sqlite3.connect(folder / FILE)) as db:
         rows = db.execute("SELECT at, body FROM events ORDER BY seq").fetchall()
-    return [(at, event_from_dict(json.loads(body))) for at, body in rows]
+        return [(at, event_from_json(body)) for at, body in rows]
 
 
 @contextlib.contextmanager

@@ -98,6 +98,9 @@ class RunState(Value):
     questions: dict[str, QuestionState] = Field(default_factory=dict)
     explanations: tuple[ev.Explained, ...] = ()
     control: str = "person"
+    edges: tuple[ev.EdgeAdded, ...] = ()  # of a search, in the order drawn
+    observed: tuple[ev.DrawObserved, ...] = ()
+    marks: dict[str, str] = Field(default_factory=dict)  # node -> pinned or pruned
     seq: int = 0  # events folded
 
     @property
@@ -120,11 +123,62 @@ class RunState(Value):
 
 
 def fold(events: Iterable[AnyEvent], state: RunState | None = None) -> RunState:
-    state = state or RunState()
+    """Time and memory grow with the number of events, however many are folded at once."""
+    draft = _Draft(state or RunState())
     for event in events:
-        changes = _apply(event, state)
-        state = state.model_copy(update={**changes, "seq": state.seq + 1})
-    return state
+        draft.take(_apply(event, draft))  # type: ignore[arg-type]  # a draft reads like the state it becomes
+    return draft.state()
+
+
+class _Draft:
+    """A state in the making. A collection is copied once, when it is first changed, and changed in place from then on.
+
+    Handlers read it like a ``RunState``. They return the fields that change, or change ``own(field)`` in place.
+    """
+
+    def __init__(self, before: RunState) -> None:
+        self._before, self._changed, self._seq = before, {}, before.seq  # type: ignore[var-annotated]
+        self._owned: set[str] = set()
+        self._places: dict[str, int] | None = None  # step -> its place
+
+    def __getattr__(self, name: str) -> Any:
+        derived = getattr(RunState, name, None)
+        if isinstance(derived, property):
+            return derived.fget(self)  # type: ignore[misc]
+        return self._changed[name] if name in self._changed else getattr(self._before, name)
+
+    def own(self, name: str) -> Any:
+        """The field as a dict or list that may be changed in place."""
+        if name not in self._owned:
+            known = getattr(self, name)
+            self._changed[name] = dict(known) if isinstance(known, dict) else list(known)
+            self._owned.add(name)
+        return self._changed[name]
+
+    def place(self, step: str) -> int | None:
+        if self._places is None:
+            self._places = {s.key: n for n, s in enumerate(self.steps)}
+        return self._places.get(step)
+
+    def put_step(self, step: Step) -> None:
+        """A step begun again after a crash moves to the end."""
+        at, steps = self.place(step.key), self.own("steps")
+        if at is not None:
+            del steps[at]
+            self._places = None
+            self.place(step.key)
+        assert self._places is not None
+        self._places[step.key] = len(steps)
+        steps.append(step)
+
+    def take(self, changes: dict[str, Any]) -> None:
+        self._changed.update(changes)
+        self._owned.difference_update(changes)
+        self._seq += 1
+
+    def state(self) -> RunState:
+        made = {k: tuple(v) if isinstance(v, list) else v for k, v in self._changed.items()}
+        return self._before.model_copy(update={**made, "seq": self._seq})
 
 
 @singledispatch
@@ -141,16 +195,19 @@ def _(event: ev.RunCreated, state: RunState) -> dict[str, Any]:
 
 
 @_apply.register
-def _(event: ev.StepStarted, state: RunState) -> dict[str, Any]:
-    kept = tuple(s for s in state.steps if s.key != event.step)
-    return {"steps": (*kept, Step(key=event.step, role=event.role, title=event.title))}
+def _(event: ev.StepStarted, state: _Draft) -> dict[str, Any]:
+    state.put_step(Step(key=event.step, role=event.role, title=event.title))
+    return {}
 
 
 @_apply.register
-def _(event: ev.StepFinished, state: RunState) -> dict[str, Any]:
-    done = {"done": True, "seconds": event.seconds, "summary": event.summary}
-    steps = tuple(s.model_copy(update=done) if s.key == event.step else s for s in state.steps)
-    return {"steps": steps, "results": {**state.results, event.step: event.result}}
+def _(event: ev.StepFinished, state: _Draft) -> dict[str, Any]:
+    if (at := state.place(event.step)) is not None:
+        steps = state.own("steps")
+        done = {"done": True, "seconds": event.seconds, "summary": event.summary}
+        steps[at] = steps[at].model_copy(update=done)
+    state.own("results")[event.step] = event.result
+    return {}
 
 
 @_apply.register
@@ -169,14 +226,15 @@ def _(event: ev.PlanMade, state: RunState) -> dict[str, Any]:
 
 
 @_apply.register
-def _(event: ev.CandidateAdded, state: RunState) -> dict[str, Any]:
-    if event.candidate.id in state.candidates:
-        return {}
-    return {"candidates": {**state.candidates, event.candidate.id: CandidateState(candidate=event.candidate)}}
+def _(event: ev.CandidateAdded, state: _Draft) -> dict[str, Any]:
+    key = event.candidate.id
+    if key not in state.candidates:
+        state.own("candidates")[key] = CandidateState(candidate=event.candidate)
+    return {}
 
 
 @_apply.register
-def _(event: ev.VerdictReached, state: RunState) -> dict[str, Any]:
+def _(event: ev.VerdictReached, state: _Draft) -> dict[str, Any]:
     known = state.candidates[event.candidate]
     same = {_place(v): v for v in known.verdicts}
     same[_place(event.verdict)] = event.verdict
@@ -184,7 +242,7 @@ def _(event: ev.VerdictReached, state: RunState) -> dict[str, Any]:
 
 
 @_apply.register
-def _(event: ev.CandidateProfiled, state: RunState) -> dict[str, Any]:
+def _(event: ev.CandidateProfiled, state: _Draft) -> dict[str, Any]:
     return _update_candidate(state, event.candidate, profile=event.profile)
 
 
@@ -193,9 +251,10 @@ def _place(verdict: Verdict) -> tuple[Any, ...]:
     return verdict.gate, verdict.case, verdict.seed, verdict.variant
 
 
-def _update_candidate(state: RunState, candidate: str, **changes: Any) -> dict[str, Any]:
-    known = state.candidates[candidate].model_copy(update=changes)
-    return {"candidates": {**state.candidates, candidate: known}}
+def _update_candidate(state: _Draft, candidate: str, **changes: Any) -> dict[str, Any]:
+    candidates = state.own("candidates")
+    candidates[candidate] = candidates[candidate].model_copy(update=changes)
+    return {}
 
 
 @_apply.register
@@ -311,6 +370,28 @@ def _update_conversation(state: RunState, key: str, **changes: Any) -> dict[str,
 @_apply.register
 def _(event: ev.LessonLearned, state: RunState) -> dict[str, Any]:
     return {} if event in state.lessons else {"lessons": (*state.lessons, event)}
+
+
+@_apply.register
+def _(event: ev.EdgeAdded, state: _Draft) -> dict[str, Any]:
+    state.own("edges").append(event)
+    return {}
+
+
+@_apply.register
+def _(event: ev.DrawObserved, state: _Draft) -> dict[str, Any]:
+    state.own("observed").append(event)
+    return {}
+
+
+@_apply.register
+def _(event: ev.NodeMarked, state: _Draft) -> dict[str, Any]:
+    marks = state.own("marks")
+    if event.mark:
+        marks[event.node] = event.mark
+    else:
+        marks.pop(event.node, None)
+    return {}
 
 
 @_apply.register
