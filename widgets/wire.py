@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import types
-import typing
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from maxkernel_nb.document import model as document_model
 from maxkernel_nb.values import Value
+from maxkernel_nb.widgets.typescript import interface, is_shape
 
 DOC = "doc"  # the one synchronised trait: a Document as JSON, written by Python only
 ACK = "ack"  # the kind of the one message Python sends
@@ -50,33 +49,7 @@ def typescript() -> str:
     """The text of ``frontend/src/wire.ts``; a test compares it with the file."""
     names = f"export const DOC = {DOC!r};\nexport const ACK = {ACK!r};\n".replace("'", '"')
     intents = " | ".join(f'"{i}"' for i in Intent)
-    shapes = [v for v in vars(document_model).values() if _is_shape(v)]
-    interfaces = "\n\n".join(_interface(s) for s in (*shapes, Message, Ack))
+    shapes = [v for v in vars(document_model).values() if is_shape(v)]
+    interfaces = "\n\n".join(interface(s) for s in (*shapes, Message, Ack))
     head = "// Generated from widgets/wire.py and maxkernel_nb/document/model.py; do not edit.\n"
     return f"{head}\n{names}\nexport type Intent = {intents};\n\n{interfaces}\n"
-
-
-def _is_shape(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Value) and thing is not Value
-
-
-def _interface(shape: type[Value]) -> str:
-    hints = typing.get_type_hints(shape)
-    fields = "\n".join(f"  {name}: {_ts(hints[name])};" for name in shape.model_fields)
-    return f"export interface {shape.__name__} {{\n{fields}\n}}"
-
-
-def _ts(hint: Any) -> str:
-    plain = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Intent: "Intent"}
-    if hint in plain:
-        return plain[hint]
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return " | ".join(f'"{a}"' for a in args)
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(_ts(a) for a in args)
-    if origin is tuple:
-        return f"{_ts(args[0])}[]"
-    if _is_shape(hint):
-        return hint.__name__
-    raise TypeError(f"no TypeScript for {hint!r}; add it to wire._ts")
