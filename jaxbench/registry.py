@@ -3,7 +3,7 @@
 A task file states ``ID, SOURCE_MODEL, CONFIG, SMOKE, inputs, create_inputs, reference, flops`` and, where it applies,
 ``least_flops`` (less than the reference does, by algebra), ``input_bytes`` (inputs not read whole), ``simplified`` and
 ``ALGEBRA`` (plain JAX after the algebra, and what the algebra is), ``DEAD`` and ``IDLE`` (inputs and steps that cannot
-matter, and why).
+matter, and why), ``CASES`` (sizes that kernels are checked at, where the rule of ``jaxbench.cases`` finds none).
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class BenchTask:
     algebra: str = ""
     dead: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     idle: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @property
     def number(self) -> str:
@@ -158,6 +159,7 @@ def from_module(module: ModuleType, tier: Literal["production", "fusion"]) -> Be
         algebra=getattr(module, "ALGEBRA", ""),
         dead=MappingProxyType(getattr(module, "DEAD", {})),
         idle=MappingProxyType(getattr(module, "IDLE", {})),
+        cases=MappingProxyType(getattr(module, "CASES", {})),
     )
 
 

@@ -22,7 +22,7 @@ from maxkernel_nb.modes import mode as find_mode
 from maxkernel_nb.options import POLICIES
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
-from maxkernel_nb.task import KernelTask
+from maxkernel_nb.task import Case, KernelTask
 from maxkernel_nb.values import Value
 
 Policy = Literal["ask", "accept-verified", "propose"]
@@ -46,7 +46,7 @@ def start(
     namespace: dict[str, Any] | None = None, shapes: str | None = None, static: Sequence[str] = (),
     name: str | None = None, chip: str | None = None, policy: Policy = "ask",
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
-    cases: Sequence[str] = (), bind: Binder | None = None, project: str | Path | None = None,
+    cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
     author: Author | str | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None,
 ) -> Run:

@@ -42,11 +42,16 @@ class ArgSpec(Value):
 
 
 class Case(Value):
-    """One set of input shapes and values. ``args`` are in the order of the function's parameters."""
+    """One set of input shapes and values. ``args`` are in the order of the function's parameters.
+
+    ``maker``: a packed program that makes all arguments from a key, where they must fit together (``tasks.makers``);
+    the arguments' own draws then count for nothing.
+    """
 
     name: str
     role: CaseRole
     args: tuple[ArgSpec, ...]
+    maker: str = Field("", repr=False)
 
     @property
     def shapes(self) -> str:
@@ -102,6 +107,11 @@ class KernelTask(Value):
     seeds: tuple[int, ...] = (0, 1, 2)
     chip: str = "v6e"
     weak: tuple[str, ...] = ()  # cheap wrong answers that would pass this task's tolerance
+    salt: str = ""  # of one run, drawn when it starts: what is checked cannot be known before
+
+    def draws(self, seed: int) -> int:
+        """What ``seed`` stands for in this task: every input is drawn from this number."""
+        return int(content_hash([self.salt, seed])[:8], 16) >> 1 if self.salt else seed
 
     @property
     def timing_case(self) -> Case:

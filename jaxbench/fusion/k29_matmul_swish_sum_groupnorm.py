@@ -10,6 +10,13 @@ ID = "29k_Matmul_Swish_Sum_GroupNorm"
 SOURCE_MODEL = "KernelBench level 2 problem 37"
 CONFIG = {"batch_size": 8192, "in_features": 4096, "out_features": 4096, "num_groups": 64}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512, "num_groups": 8}
+# As many groups as at full size: the reference is told.
+CASES = {
+    "small": {"batch_size": 128, "in_features": 256, "out_features": 512},
+    "medium": {"batch_size": 256, "in_features": 384, "out_features": 1024},
+    "wide": {"batch_size": 64, "in_features": 128, "out_features": 2048},
+    "ragged": {"batch_size": 100, "in_features": 187, "out_features": 640},
+}
 
 
 def inputs(d):

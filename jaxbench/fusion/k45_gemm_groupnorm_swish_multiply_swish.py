@@ -13,6 +13,13 @@ ID = "45k_Gemm_GroupNorm_Swish_Multiply_Swish"
 SOURCE_MODEL = "KernelBench level 2 problem 88"
 CONFIG = {"batch_size": 4096, "in_features": 8192, "out_features": 8192, "num_groups": 256}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512, "num_groups": 16}
+# As many groups as at full size: the reference is told.
+CASES = {
+    "small": {"batch_size": 128, "in_features": 256, "out_features": 1024},
+    "medium": {"batch_size": 256, "in_features": 384, "out_features": 2048},
+    "wide": {"batch_size": 64, "in_features": 128, "out_features": 1536},
+    "ragged": {"batch_size": 100, "in_features": 187, "out_features": 2560},
+}
 
 
 def inputs(d):

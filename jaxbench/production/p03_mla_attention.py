@@ -18,6 +18,13 @@ CONFIG = {
     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "rope_theta": 10000,
 }  # fmt: skip
 SMOKE = {"batch": 1, "seq_len": 256, "emb_dim": 256, "num_heads": 2, "q_lora_rank": 128, "kv_lora_rank": 128}
+# The reference is told the number of heads and the latent's width, so they stay as they are.
+CASES = {
+    "small": {"batch": 1, "seq_len": 32, "emb_dim": 128, "q_lora_rank": 128},
+    "medium": {"batch": 2, "seq_len": 16, "emb_dim": 256, "q_lora_rank": 128},
+    "wide": {"batch": 1, "seq_len": 64, "emb_dim": 128, "q_lora_rank": 64},
+    "ragged": {"batch": 1, "seq_len": 27, "emb_dim": 128, "q_lora_rank": 100},
+}
 
 
 def inputs(d):

@@ -27,6 +27,12 @@ SMOKE = {"num_seqs": 4, "max_seq_len": 256, "num_query_heads": 8, "num_kv_heads"
 _WHY = "always 0, 1, 2, ...: sequence s brings exactly query row s"
 DEAD = {"cu_q_lens": _WHY}
 IDLE = {"gather": _WHY}
+CASES = {
+    "small": {"num_seqs": 4, "max_seq_len": 128, "num_query_heads": 8, "num_kv_heads": 2, "pages_per_seq": 8},
+    "medium": {"num_seqs": 8, "max_seq_len": 256, "num_query_heads": 16, "num_kv_heads": 2, "pages_per_seq": 16},
+    "wide": {"num_seqs": 2, "max_seq_len": 512, "num_query_heads": 8, "num_kv_heads": 4, "pages_per_seq": 32},
+    "ragged": {"num_seqs": 3, "max_seq_len": 208, "num_query_heads": 6, "num_kv_heads": 2, "pages_per_seq": 13},
+}
 
 
 def inputs(d):

@@ -34,6 +34,21 @@ SMOKE = {
 }  # fmt: skip
 
 
+def _case(tokens, q_heads, pages_per_seq, slots=64):
+    """All 56 slots active, each prefill as long as fits. The reference is told how many slots decode and prefill."""
+    prefill = (tokens - CONFIG["decode_seqs"]) // CONFIG["prefill_seqs"]
+    return {
+        "max_num_batched_tokens": tokens, "max_num_seqs": slots, "num_q_heads": q_heads, "num_kv_heads": 2,
+        "pages_per_seq": pages_per_seq, "active_q_lens": (1,) * 48 + (prefill,) * 8,
+        "active_kv_lens": tuple(pages_per_seq * CONFIG["page_size"] - i for i in range(56)),
+    }  # fmt: skip
+
+
+CASES = {
+    "small": _case(128, 4, 7), "medium": _case(256, 8, 8), "wide": _case(512, 2, 9), "ragged": _case(187, 6, 5, 57),
+}  # fmt: skip
+
+
 def drawn_lengths(d, key):
     """(query lengths, context lengths) of all slots, and the number of active ones, from one key."""
     which, prefill, context = jax.random.split(jax.random.fold_in(key, 7001), 3)

@@ -14,6 +14,7 @@ ID = "17p_Triangle_Multiplication"
 SOURCE_MODEL = "AlphaFold2"
 CONFIG = {"N": 1536, "C": 128, "epsilon": 1e-6}
 SMOKE = {"N": 128}
+CASES = {"small": {"N": 32}, "medium": {"N": 64}, "wide": {"N": 48}, "ragged": {"N": 43}}
 
 
 def inputs(d):

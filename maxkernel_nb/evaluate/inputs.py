@@ -1,4 +1,4 @@
-"""Arrays for a case, drawn from a seed: the same everywhere, without jax."""
+"""Arrays for a case, drawn from a seed: the same everywhere. Without jax, but for cases that a function makes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import ArgSpec, Case
+from maxkernel_nb.tasks.makers import make_arrays
 from maxkernel_nb.values import content_hash
 
 LARGE = 64.0  # a power of two: exact in every float type
@@ -23,7 +24,17 @@ class Variant(StrEnum):
 
 def draw(case: Case, seed: int, variant: Variant = Variant.DRAWN) -> list[np.ndarray]:
     """One array for each argument, in order. A function of the case, the seed and the argument's name only."""
+    if case.maker:
+        return [_edge(array, variant) for array in make_arrays(case, seed)]
     return [draw_argument(spec, case.name, seed, variant) for spec in case.args]
+
+
+def _edge(array: np.ndarray, variant: Variant) -> np.ndarray:
+    """A made argument on an edge: floats are scaled; integers are indices or lengths and stay."""
+    if variant is Variant.DRAWN or array.dtype.kind in "iub":
+        return array
+    factor = {Variant.ZEROS: 0.0, Variant.LARGE: LARGE}[variant]
+    return (array.astype(np.float64) * factor).astype(array.dtype)
 
 
 def draw_argument(spec: ArgSpec, case: str, seed: int, variant: Variant = Variant.DRAWN) -> np.ndarray:

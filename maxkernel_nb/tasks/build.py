@@ -10,8 +10,8 @@ from typing import Any
 
 from maxkernel_nb.errors import TaskError, UsageError
 from maxkernel_nb.store import ObjectStore
-from maxkernel_nb.task import KernelTask, Tolerance
-from maxkernel_nb.tasks.cases import derive_cases
+from maxkernel_nb.task import Case, CaseRole, KernelTask, Tolerance
+from maxkernel_nb.tasks.cases import NEEDED, derive_cases
 from maxkernel_nb.tasks.inputs import resolve_inputs
 from maxkernel_nb.tasks.reference import capture, store_references
 from maxkernel_nb.tasks.tracing import Tracer, function_name, unwrapped
@@ -41,12 +41,14 @@ def build_task(
     chip: str = "v6e",
     atol: float | None = None,
     rtol: float | None = None,
-    cases: Sequence[str] = (),
+    cases: Sequence[str | Case] = (),
     store: ObjectStore,
 ) -> BuiltTask:
     """Finds inputs, derives cases, captures the reference. In order: inputs, one trace at full size, cases, exports.
 
     Nothing is run or compiled; arrays at full size are only looked at. The same function and inputs give the same task.
+    ``cases`` are shapes as in ``--case``; or whole ``Case`` values, and then nothing is derived: one is the timing case
+    and at least three are check cases.
     Raises ``UsageError`` (inputs, options) or ``TaskError`` (the function), each one sentence.
     """
     _check_tolerance(atol, rtol)
@@ -54,7 +56,9 @@ def build_task(
     text = source_of(fn, source)
     found = resolve_inputs(fn, inputs=inputs, namespace=namespace, shapes=shapes, static=static)
     tracer = Tracer(fn, [a.name for a in found.args], found.static)
-    all_cases = derive_cases(found.args, tracer, cases)
+    given = tuple(c for c in cases if isinstance(c, Case))
+    texts = tuple(c for c in cases if isinstance(c, str))
+    all_cases = _checked(given, tracer) if given else derive_cases(found.args, tracer, texts)
     captured = capture(fn, all_cases, found.static, tracer)
     task = KernelTask(
         name=name or entry,
@@ -69,6 +73,19 @@ def build_task(
     )
     by_name = {c.name: c.args for c in all_cases}
     return BuiltTask(task, lambda case: tracer(by_name[case]).closed, _notes(tracer, task, found.notes), found.origin)
+
+
+def _checked(cases: tuple[Case, ...], tracer: Tracer) -> tuple[Case, ...]:
+    """Cases that somebody gave whole: the timing case first, each of them accepted by the function."""
+    timing = [c for c in cases if c.role is CaseRole.TIMING]
+    checks = sum(c.role is CaseRole.CHECK for c in cases)
+    if len(timing) != 1 or checks < NEEDED:
+        raise UsageError(
+            f"There are {len(timing)} timing cases and {checks} check cases; give one and at least {NEEDED}."
+        )
+    for case in cases:
+        tracer(case.args)
+    return (*timing, *(c for c in cases if c.role is not CaseRole.TIMING))
 
 
 def trace_case(fn: Callable[..., Any], task: KernelTask, case: str) -> Any:

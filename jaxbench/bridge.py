@@ -1,0 +1,79 @@
+"""A benchmark task as the ``KernelTask`` that the one evaluator judges and that every mode works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxbench.cases import RAGGED, case_dims
+from jaxbench.registry import BenchTask, Size
+from jaxbench.spec import Dims, draw_inputs
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import ArgSpec, Case, CaseRole, Draw
+from maxkernel_nb.tasks.build import BuiltTask, build_task
+from maxkernel_nb.tasks.makers import made_case
+
+Inputs = Literal["ours", "published"]
+
+
+def build(bench: BenchTask, store: ObjectStore, *, chip: str = "v6e", inputs: Inputs = "ours") -> BuiltTask:
+    """The task with its full sizes as timing case and ``case_dims`` as check cases, its reference captured.
+
+    ``inputs``: our own draws, or the published recipe (fixed values: every seed gives the same). Nothing is computed
+    at full size. Raises ``TaskError`` or ``UsageError`` as ``build_task`` does.
+    """
+    return build_task(
+        bench.reference, source=bench.source, name=bench.id, inputs=dict(_specs(bench, bench.full)), chip=chip,
+        static=bench.static("full"), cases=cases(bench, inputs), store=store,
+    )  # fmt: skip
+
+
+def cases(bench: BenchTask, inputs: Inputs = "ours") -> tuple[Case, ...]:
+    """All cases of the task, the timing case first."""
+    checks = case_dims(bench)
+    roles = {name: CaseRole.RAGGED if name == RAGGED else CaseRole.CHECK for name in checks}
+    made = [_case(bench, "timing", CaseRole.TIMING, bench.full, inputs)]
+    return (*made, *(_case(bench, name, roles[name], dims, inputs) for name, dims in checks.items()))
+
+
+def timing_case(bench: BenchTask, size: Size = "full") -> Case:
+    """The case that is compiled and modelled when nothing is judged; its values are never drawn."""
+    return Case(name="timing", role=CaseRole.TIMING, args=tuple(a for _, a in _specs(bench, bench.dims(size))))
+
+
+def _case(bench: BenchTask, name: str, role: CaseRole, dims: Dims, inputs: Inputs) -> Case:
+    specs = bench.inputs(dims)
+    if inputs == "published":
+        return made_case(name, role, bench.params, partial(_published, bench, dims))
+    if all(isinstance(spec.ours, Draw) for spec in specs):
+        return Case(name=name, role=role, args=tuple(arg for _, arg in _specs(bench, dims)))
+    return made_case(name, role, bench.params, lambda key: draw_inputs(specs, key))
+
+
+def _specs(bench: BenchTask, dims: Dims) -> list[tuple[str, ArgSpec]]:
+    """An ``ArgSpec`` for each input; where one is sampled together with others, its draw counts for nothing."""
+    return [
+        (
+            spec.name,
+            ArgSpec(
+                name=spec.name,
+                shape=spec.shape,
+                dtype=str(spec.dtype_for(jnp.bfloat16)),
+                draw=spec.ours if isinstance(spec.ours, Draw) else Draw(),
+            ),
+        )
+        for spec in bench.inputs(dims)
+    ]
+
+
+def _published(bench: BenchTask, dims: Dims, key: jax.Array) -> Sequence[Any]:
+    """The original recipe at these sizes, whatever the key; weights keep the spread of the full contraction."""
+    arrays = []
+    for spec, full in zip(bench.inputs(dims), bench.specs("full"), strict=True):
+        gain = (full.fan_in / spec.fan_in) ** 0.5 if spec.fan_in else 1.0
+        arrays.append(spec.published(spec.shape, spec.dtype_for(jnp.bfloat16), gain))
+    return arrays
