@@ -86,7 +86,10 @@ def _first_repeated(array: np.ndarray) -> np.ndarray:
 
 def _other(array: np.ndarray, spec: Any, case: Case, seed: int) -> np.ndarray:
     """Another value the argument could have had: another draw, or for a constant its opposite (0 or 1)."""
-    other = inputs.draw_argument(spec, case.name, seed + 7919)
+    if case.maker:
+        other = inputs.draw(case, seed + 7919)[[a.name for a in case.args].index(spec.name)]
+    else:
+        other = inputs.draw_argument(spec, case.name, seed + 7919)
     if np.array_equal(other, array):
         return np.ones_like(array) if not array.astype(bool).any() else np.zeros_like(array)
     return other
