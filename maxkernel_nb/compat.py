@@ -41,8 +41,9 @@ def prepare_host_backend() -> None:
     """
     import jax
 
-    attached = any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*"))
-    if attached or getattr(jax.config, "jax_platforms", None):
+    if getattr(jax.config, "jax_platforms", None):
+        return
+    if any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*")):
         return
     jax.config.update("jax_platforms", "cpu")
     try:

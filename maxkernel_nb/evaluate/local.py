@@ -51,14 +51,17 @@ class LocalEvaluator:
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
         """The XLA-compiled reference's profile on the timing case; None without a compiler or an export of it."""
-        device = task.reference(task.timing_case.name).device
-        if without_compiler() or not device:
+        if without_compiler() or not task.reference(task.timing_case.name).device:
             return None
-        ground = self._ground(task, Candidate(source="", entry="", author=""), ())
         try:
-            data = await recorded(ground, "profile", device)
+            return await self.reference_profile(task)
         except JobRefused:
             return None
+
+    async def reference_profile(self, task: KernelTask) -> ScheduleProfile:
+        """As ``baseline``; raises ``JobRefused`` with the compiler's reason, or what a missing compiler raises."""
+        ground = self._ground(task, Candidate(source="", entry="", author=""), ())
+        data = await recorded(ground, "profile", task.reference(task.timing_case.name).device)
         return ScheduleProfile.from_dict(data["profile"])
 
     async def admit(self, task: KernelTask) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate import capture, inputs, tamper, wire
+from maxkernel_nb.evaluate import capture, inputs, ops_suite, tamper, wire
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
@@ -49,7 +49,8 @@ def load() -> dict[str, Any]:
     _rehearse()
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
-    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check}
+    suite = {"suite": lambda args, buffers: ops_suite.build(args, _fenced)}
+    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check, **suite}
 
 
 def _rehearse() -> None:
