@@ -15,6 +15,7 @@ from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import Case
 from maxkernel_nb.tpu.chips import chip as chip_named
+from maxkernel_nb.tpu.diagnosis import diagnose
 from maxkernel_nb.tpu.failures import compile_failure
 
 FILE = "<candidate>"
@@ -95,9 +96,9 @@ def export(captured: Captured, chip: str) -> bytes:
     except MemoryError as error:
         raise JobRefused("memory", "Lowering the kernel needs more memory than a worker may use.") from error
     except Exception as error:
-        found = compile_failure(error, FILE, chip_named(chip).vmem_bytes)
-        line = found.line or line_of(error)
-        raise JobRefused(str(found.kind), found.message, line=line, advice=found.advice) from error
+        found = compile_failure(error, FILE, chip_named(chip).vmem_bytes, captured.closed)
+        line, told = found.line or line_of(error), found.diagnosis
+        raise JobRefused(told.kind, found.message, line=line, advice=told.explained) from error
 
 
 def constant_bytes(closed: Any) -> int:
@@ -127,7 +128,8 @@ def _blamed(kind: str, what: str) -> Iterator[None]:
     except MemoryError as error:
         raise JobRefused(kind, f"{what}: it needs more memory than a worker may use.") from error
     except BaseException as error:  # SystemExit and KeyboardInterrupt from a candidate are its errors too
-        raise JobRefused(kind, f"{what}: {sentence(error)}", line=line_of(error)) from error
+        told = diagnose(error, FILE)
+        raise JobRefused(kind, f"{what}: {sentence(error)}", line=line_of(error), advice=told.explained) from error
 
 
 def sentence(error: BaseException) -> str:

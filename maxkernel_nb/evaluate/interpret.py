@@ -13,6 +13,7 @@ import numpy as np
 
 from maxkernel_nb.evaluate.capture import Captured, sentence
 from maxkernel_nb.evaluate.executor import JobRefused
+from maxkernel_nb.tpu.diagnosis import diagnose
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Interpreter:
             raise JobRefused("memory", "The kernel needs more memory than a worker may use.") from error
         except Exception as error:
             forget()
-            raise JobRefused("interpret", fault(error)) from error
+            raise JobRefused("interpret", fault(error), advice=diagnose(error).explained) from error
         raced = self.machine.races and _races_found()
         forget()
         if raced:

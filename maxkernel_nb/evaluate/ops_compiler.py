@@ -38,4 +38,5 @@ def profile(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
 
 
 def _refusal(failure: Any) -> JobRefused:
-    return JobRefused(str(failure.kind), failure.message, line=failure.line or 0, advice=failure.advice or "")
+    told = failure.diagnosis
+    return JobRefused(told.kind, failure.message, line=failure.line or 0, advice=told.explained)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).with_name("programs.py")
+FAULTY = Path(__file__).parents[1] / "support" / "faulty_calls.py"
 
 
 def _module():
@@ -25,17 +26,20 @@ def programs():
 
 
 def run_worker(tmp_path_factory, chip, names):
+    return run_script(tmp_path_factory, PROGRAMS, chip, chip, *names)
+
+
+def run_script(tmp_path_factory, script, name, *arguments):
+    """What a worker script wrote to its first argument, a JSON file."""
     from maxkernel_nb.tpu.availability import compiler_available
 
     available, reason = compiler_available()
     if not available:
         missing = pytest.fail if os.environ.get("CI") else pytest.skip  # CI must not pass without having compiled
         missing(reason)
-    out = tmp_path_factory.mktemp("tpu") / f"{chip}.json"
+    out = tmp_path_factory.mktemp("tpu") / f"{name}.json"
     env = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS), str(out), chip, *names], env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, str(script), str(out), *arguments], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(out.read_text())
 
@@ -58,3 +62,9 @@ def v6e(tmp_path_factory):
 @pytest.fixture(scope="session")
 def v5p(tmp_path_factory):
     return run_worker(tmp_path_factory, "v5p", ["causal", "elementwise"])
+
+
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory):
+    """{name of a faulty kernel: its diagnosis}."""
+    return run_script(tmp_path_factory, FAULTY, "faults")
