@@ -137,10 +137,7 @@ class Commands:
                     "state.explanations.")
 
     def do_takeback(self, line: CommandLine) -> Text:
-        run = self._running(line, "take back")
-        if run.state.control != "auto":
-            raise UsageError(f"Run {run.id} is not handed over to auto: there is nothing to take back.")
-        run.take_back()
+        run = self._running(line, "take back").take_back()
         return Text(f"Run {run.id} asks you again after its round in flight; %maxkernel wait {run.id} waits for it.")
 
     def _decided(self, run: Any) -> Text:
@@ -228,6 +225,26 @@ class Commands:
         if state.outcome == "failed":
             raise UsageError(f"Run {run.id} failed: {state.reason}")
         return run
+
+    # -- for a front end outside the panel (see magics/lab.py) --------------------------------------------------------
+
+    def live(self, line: CommandLine) -> Any:
+        """The run that the command of ``line`` acts on. Raises ``UsageError`` when it cannot."""
+        name = line.command.name
+        return self._running(line, name) if name in ("pause", "unpause", "takeback") else self._live(line)
+
+    def summaries(self) -> list[Any]:
+        return list(self._api().runs(project=self.project))
+
+    def resumed(self, line: CommandLine, created: Callable[[Any], None]) -> None:
+        run_id, project = self._locate(line)
+        self._api().resume(run_id, namespace=self.shell.user_ns, project=project, on_created=created)
+
+    def report_page(self, line: CommandLine) -> str:
+        from maxkernel_nb.document.build import document
+        from maxkernel_nb.widgets.html import render_page
+
+        return render_page(document(_state(self._find(line))))
 
     # -- finding runs ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,14 @@ def is_batch(shell: Any) -> bool:
     return content.get("allow_stdin") is False
 
 
+def cell_id(shell: Any) -> str:
+    """The id of the notebook cell that is running, where the front end says it (JupyterLab 4); else empty."""
+    get_parent = getattr(shell, "get_parent", None)
+    parent = get_parent() if get_parent else None
+    metadata = parent.get("metadata", {}) if isinstance(parent, dict) else {}
+    return str(metadata.get("cellId") or "")
+
+
 def is_disabled() -> bool:
     return os.environ.get("MAXKERNEL_DISABLE", "").strip().lower() not in ("", "0", "false", "no")
 

@@ -19,6 +19,7 @@ from maxkernel_nb.magics.commands import Commands
 from maxkernel_nb.magics.completion import Completer
 from maxkernel_nb.magics.failures import Interrupted, one_sentence
 from maxkernel_nb.magics.host import is_batch, is_disabled
+from maxkernel_nb.magics.lab import Lab
 from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CellLine, parse_cell_line, parse_command_line
 from maxkernel_nb.magics.settings import MaxKernel
@@ -57,14 +58,17 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         self._home: Path | None = None  # the working folder when the first run began: os.chdir loses no run
         self.commands = Commands(shell, self.panels, self.settings, api, self.project, self._created)
         self.completer = Completer(shell, self.project, self.panels.live)
+        self.lab = Lab(shell, self.commands)
 
     def attach(self) -> None:
         self.shell.register_magics(self)
         self.shell.configurables.append(self.traits_settings)
         self.panels.attach()
         self.completer.attach()
+        self.lab.attach()
 
     def detach(self) -> None:
+        self.lab.detach()
         self.completer.detach()
         self.panels.detach()
         ours = (self, self.traits_settings)  # IPython adds every registered Magics object to the list
@@ -86,6 +90,7 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
     def _created(self, run: Any) -> None:
         self._home = self._home or Path.cwd()
         self.panels.show(run)
+        self.lab.created(run)
 
     @no_var_expand
     @line_magic("maxkernel")

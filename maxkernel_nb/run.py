@@ -170,6 +170,8 @@ class Run:
 
     def take_back(self) -> Run:
         """A run handed to auto asks the person again after its round in flight."""
+        if self.state.ended or self.state.control != "auto":
+            raise UsageError(f"Run {self.id} is not handed over to auto: there is nothing to take back.")
         self.emit(ev.ControlChanged(to="person"))
         return self
 

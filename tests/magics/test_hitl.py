@@ -1,11 +1,13 @@
 """A human-in-the-loop run from the notebook: questions are answered by commands, and by the panel, alike."""
 
+import json
+
 import pytest
 from engine_bench import TIMES, TunableAuthor
 from fake_api import GOOD
 
-from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.errors import ApprovalRequired, UsageError
+from maxkernel_nb.journal import read_events
 from maxkernel_nb.widgets.panel import RunPanel
 
 CELL = "%%maxkernel hitl {}\ndef f(x):\n    return x\n"
@@ -122,48 +124,99 @@ def test_a_batch_run_that_asks_goes_red_and_names_the_option(batch, api, cell):
 # -- one journal, whichever way the answers came -----------------------------------------------------------------------
 
 
-def by_magic(shell):
-    def give(run, choice, text):
-        shell.run_cell(f"%maxkernel answer {run.id} {choice} --text '{text}'").raise_error()
+class ByMagic:
+    def __init__(self, shell):
+        self.shell = shell
 
-    return give
+    def answer(self, run, choice, text):
+        self.shell.run_cell(f"%maxkernel answer {run.id} {choice} --text '{text}'").raise_error()
+
+    def accept(self, run):
+        self.shell.run_cell(f"%maxkernel accept {run.id}").raise_error()
 
 
-def by_panel(shell):
-    def give(run, choice, text):
-        asked = run.state.open_question.question
-        ack = RunPanel(run)._answer({
-            "id": f"click-{asked}", "intent": "answer", "proposal": asked, "choice": choice, "comment": text})
+class ByPanel(ByMagic):
+    def _click(self, run, **message):
+        ack = RunPanel(run)._answer({"id": f"click-{run.state.seq}", **message})
         assert ack.ok, ack.message
 
-    return give
+    def answer(self, run, choice, text):
+        self._click(run, intent="answer", proposal=run.state.open_question.question, choice=choice, comment=text)
+
+    def accept(self, run):
+        self._click(run, intent="accept", proposal=run.state.open_proposal.id)
 
 
-def by_python(shell):
-    return lambda run, choice, text: run.answer(choice, text)
+class ByLab(ByMagic):
+    """The commands of the lab extension's contract, over the kernel's side of its comm."""
+
+    def _send(self, run, command, **fields):
+        from maxkernel_nb.magics.channel import Channel
+
+        heard = []
+        channel = Channel(heard.append, self.shell.magics_manager.registry["MaxKernelMagics"].lab)
+        channel.receive({"version": 1, "id": f"lab-{run.state.seq}", "command": f"maxkernel:{command}", "run": run.id,
+                         **fields})
+        channel.close()
+        assert heard[-1]["ok"], heard[-1]["message"]
+
+    def answer(self, run, choice, text):
+        self._send(run, "answer", question=run.state.open_question.question, choice=choice, text=text)
+
+    def accept(self, run):
+        self._send(run, "decide", proposal=run.state.open_proposal.id, accepted=True)
 
 
-ROUTES = {"magic": by_magic, "button": by_panel, "python": by_python}
+class ByPython(ByMagic):
+    def answer(self, run, choice, text):
+        run.answer(choice, text)
+
+    def accept(self, run):
+        run.accept()
+
+
+ROUTES = {"magic": ByMagic, "button": ByPanel, "lab": ByLab, "python": ByPython}
 WAY = (("approve", ""), ("comment", "another way"), ("approve", ""), ("judge", ""), ("finish", ""))
+DEFAULTS = (("approve", ""), ("approve", ""), ("judge", ""), ("tune", ""), ("finish", ""))
 
 
 def journal(run):
-    kept = ("plan-made", "candidate-added", "verdict-reached", "question-asked", "answer-given", "proposal-made")
-    from maxkernel_nb.journal import read_events
+    """Every event but the changes of status (a policy does not wait), without who answered, ids and times."""
+    events = [e.to_dict() for e in read_events(run.project.runs / run.id) if e.kind != "status-changed"]
+    for event in events:
+        for name in ("via", "uuid", "seconds", "run_id"):
+            event.pop(name, None)
+        event.get("options", {}).pop("policy", None)
+        event.get("amount", {}).pop("wall_seconds", None)
+    return sorted(events[:5], key=lambda e: json.dumps(e, sort_keys=True)) + events[5:]  # two steps run side by side
 
-    events = [e.to_dict() for e in read_events(run.project.runs / run.id) if e.kind in kept]
-    return [{k: v for k, v in e.items() if k not in ("via", "uuid")} for e in events]
+
+def driven(api, cell, shell, name, way):
+    """A run answered all the way by one route, and its journal."""
+    api.author = TunableAuthor([GOOD], axes=TIMES)
+    run, route = cell(CELL.format("")).wait(10), ROUTES[name](shell)
+    for number, (choice, text) in enumerate(way):
+        route.answer(run, choice, text)
+        after(run, number + 2)
+    route.accept(run)
+    run.wait_end(10)
+    assert run.state.outcome == "accepted"
+    assert {q.answer.via for q in run.state.questions.values()} == {name}
+    assert {p.decision.via for p in run.state.proposals.values()} == {name}
+    return journal(run)
 
 
-def test_buttons_commands_and_python_leave_the_same_journal(api, cell, shell):
-    journals = {}
-    for name, route in ROUTES.items():
-        api.author = ScriptedAuthor([GOOD])
-        run = cell(CELL.format("")).wait(10)
-        for number, (choice, text) in enumerate(WAY):
-            route(shell)(run, choice, text)
-            after(run, number + 2)
-        assert {q.answer.via for q in run.state.questions.values()} == {name}
-        journals[name] = journal(run)
-        run.stop()
-    assert journals["magic"] == journals["button"] == journals["python"]
+def test_buttons_commands_lab_messages_and_python_leave_the_same_journal(api, cell, shell):
+    journals = {name: driven(api, cell, shell, name, WAY) for name in ROUTES}
+    assert journals["magic"] == journals["button"] == journals["lab"] == journals["python"]
+    assert len(journals["magic"]) > 30
+
+
+def test_a_policy_leaves_the_journal_of_a_person_who_takes_every_default(api, cell, shell):
+    journals = {name: driven(api, cell, shell, name, DEFAULTS) for name in ROUTES}
+    api.author = TunableAuthor([GOOD], axes=TIMES)
+    run = cell(CELL.format("--policy accept-verified")).wait_end(10)
+    assert {q.answer.via for q in run.state.questions.values()} == {"policy"}
+    by_policy = journal(run)
+    for name, by_person in journals.items():
+        assert by_person == by_policy, name

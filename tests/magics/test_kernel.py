@@ -79,3 +79,36 @@ def test_tab_completes_in_a_kernel(kernel):
     assert "auto" in tab("%%maxkernel a")
     assert "--chip" in tab("%%maxkernel auto --ch")
     assert "v6e" in tab("%%maxkernel auto --chip v")
+
+
+def test_a_front_end_outside_the_panel_answers_a_run_over_its_comm(kernel):
+    """The kernel's own comm machinery, as JupyterLab uses it."""
+    client, heard = kernel.client, []
+
+    def send(kind, data):
+        content = {"comm_id": "front-end", "target_name": "maxkernel", "data": data}
+        client.shell_channel.send(client.session.msg(kind, content))
+
+    def hear(there):
+        while not any(there(m) for m in heard):
+            found = client.get_iopub_msg(timeout=20)
+            if found["msg_type"] == "comm_msg" and found["content"]["comm_id"] == "front-end":
+                heard.append(found["content"]["data"])
+        return next(m for m in heard if there(m))
+
+    def wish(number, command, **fields):
+        send("comm_msg", {"version": 1, "id": f"w{number}", "command": f"maxkernel:{command}", **fields})
+        return hear(lambda m: m.get("id") == f"w{number}")
+
+    send("comm_open", {})
+    assert wish(1, "hello")["ok"]
+    kernel.run(CELL.format("").replace("auto", "hitl"))
+    run = kernel.value("list(api.live.values())[-1].wait(10).id")
+    assert wish(2, "look", run=run)["ok"]  # what was told during the cell went to that cell's reader
+    assert hear(lambda m: m["notice"] == "maxkernel:question")["question"] == "plan:1"
+    assert wish(3, "answer", run=run, question="plan:1", choice="finish")["ok"]
+    hear(lambda m: m["notice"] == "maxkernel:run" and m["run"]["ended"] and m["run"]["id"] == run)
+    assert kernel.value("list(api.live.values())[-1].state.questions['plan:1'].answer.via") == "lab"
+    send("comm_close", {})
+    kernel.run("%reload_ext maxkernel_nb")
+    kernel.run(SCRIPTED)

@@ -53,6 +53,7 @@ class Summary:
         state = run.state
         self.id, self.mode, self.chip = run.id, state.mode, state.task.chip
         self.status, self.outcome, self.speedup = state.status.value, state.outcome or "", state.speedup
+        self.live = not run.closed
 
 
 def install(shell, root):
