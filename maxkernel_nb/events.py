@@ -339,6 +339,7 @@ class EdgeAdded(Event):
     candidate: str = ""
     parents: tuple[str, ...] = ()
     idea: str = ""
+    family: str = ""  # candidates of one family differ in their constants only
     lineage: str = ""  # which run, island or arm drew it
     note: str = ""
 
@@ -364,6 +365,7 @@ class NodeMarked(Event):
     kind: Literal["node-marked"] = "node-marked"
     node: str
     mark: Literal["pinned", "pruned", ""]
+    at_draw: int = 0  # draws made when it was said
     via: str = ""
 
 

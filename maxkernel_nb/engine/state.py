@@ -100,7 +100,7 @@ class RunState(Value):
     control: str = "person"
     edges: tuple[ev.EdgeAdded, ...] = ()  # of a search, in the order drawn
     observed: tuple[ev.DrawObserved, ...] = ()
-    marks: dict[str, str] = Field(default_factory=dict)  # node -> pinned or pruned
+    marks: dict[str, ev.NodeMarked] = Field(default_factory=dict)  # by node, the latest last
     seq: int = 0  # events folded
 
     @property
@@ -387,10 +387,9 @@ def _(event: ev.DrawObserved, state: _Draft) -> dict[str, Any]:
 @_apply.register
 def _(event: ev.NodeMarked, state: _Draft) -> dict[str, Any]:
     marks = state.own("marks")
+    marks.pop(event.node, None)
     if event.mark:
-        marks[event.node] = event.mark
-    else:
-        marks.pop(event.node, None)
+        marks[event.node] = event
     return {}
 
 

@@ -1,0 +1,159 @@
+"""Strategy ``bandit``: UCB over ways to draw and over parents, each draw chosen inside its way by a cost model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from maxkernel_nb.events import DrawObserved, EdgeKind
+from maxkernel_nb.modes.search.contract import Draw, Family, World
+from maxkernel_nb.modes.search.cost_model import CostModel
+from maxkernel_nb.modes.search.graph import Graph, Node
+from maxkernel_nb.modes.search.ideas import Lessons, difference, ladder, neighbours
+from maxkernel_nb.modes.search.strategy import Base
+
+_WAYS = ("near", "far", "merge")
+_ENOUGH = 3  # timed kernels of a family before its cost model is asked
+_EXPLORE = 0.5
+_POOL = 1500  # points of a family that are looked at, at most
+_PREVIEWS = 64  # of them, new ones a draw: each is a kernel's text
+
+
+class Bandit(Base):
+    name = "bandit"
+
+    def __init__(self, world: World, seed: int = 0, roots: int = 2, lessons: Lessons | None = None) -> None:
+        super().__init__(world, seed, roots, lessons)
+        self._tries: dict[str, list[float]] = {}  # way -> rewards
+        self._way: dict[str, str] = {}  # candidate -> the way that gave it
+        self._pools: dict[str, list[dict[str, int]]] = {}
+        self._at: dict[str, int] = {}
+
+    def choose(self, graph: Graph) -> tuple[str, ...]:
+        """UCB over the fastest parents: their speed, and how little was made of them."""
+        fastest = graph.fastest()[:8]
+        if not fastest:
+            return ()
+        total = math.log(len(graph.edges) + 2)
+
+        def worth(node: Node) -> float:
+            assert node.ms is not None
+            gap = math.log(node.ms / (fastest[0].ms or node.ms))
+            return -gap + 0.15 * math.sqrt(total / (len(node.children) + 1))
+
+        return (max(fastest, key=lambda n: (worth(n), -n.draw)).id,)
+
+    def child(self, graph: Graph, parents: tuple[str, ...]) -> Draw | None:
+        node = graph.nodes[parents[0]]
+        family = self.world.families.get(node.family)
+        rewrite = self.rewrite(graph, node)
+        if family is None or not family.axes or (rewrite and self._due_for_rewrite(graph, node)):
+            return rewrite or super().child(graph, parents)
+        timed = [n for n in graph.nodes.values() if n.family == family.key and n.timed]
+        if len(timed) < _ENOUGH:
+            return super().child(graph, parents)
+        return self._modelled(graph, family, node, timed) or rewrite or super().child(graph, parents)
+
+    def _modelled(self, graph: Graph, family: Family, node: Node, timed: list[Node]) -> Draw | None:
+        model = CostModel(tuple(family.axes))
+        model.fit([(n.params, n.bound_ms, n.ms) for n in timed if n.ms is not None])
+        best = min(n.ms for n in timed if n.ms is not None)
+        makers: dict[str, Callable[[], list[dict[str, int]]]] = {
+            "near": lambda: [dict(m.params) for m in neighbours(family, node.params)],
+            "far": lambda: self._far(family),
+            "merge": lambda: _crossings(family, graph.fastest()[:4]),
+        }
+        for way in self._ranked_ways():
+            chosen = self._best_of(graph, family, model, best, makers[way]())
+            if chosen is None:
+                continue
+            self._way[chosen[1]] = way
+            params = chosen[0]
+            if way == "merge":
+                parents = _parents_of(params, graph.fastest()[:4])
+                return Draw(EdgeKind.MERGE, family.key, parents, params, "constants of both parents", node.lineage)
+            key = difference(node.params, params) or "other constants"
+            return Draw(EdgeKind.RETUNE, family.key, (node.id,), params, key, node.lineage)
+        return None
+
+    def _best_of(self, graph: Graph, family: Family, model: CostModel, best: float,
+                 points: Sequence[Mapping[str, int]]) -> tuple[dict[str, int], str] | None:
+        looked: list[tuple[dict[str, int], float | None, str]] = []
+        for params in points:
+            seen = self.preview(graph, family, params)
+            if seen is not None:
+                looked.append((dict(params), seen.bound_ms, seen.candidate))
+        if not looked:
+            return None
+        gains = model.improvement([p for p, _, _ in looked], [b for _, b, _ in looked], best)
+        gains = gains * self._crowding(graph, family, [p for p, _, _ in looked])
+        at = int(np.argmax(gains))
+        return looked[at][0], looked[at][2]
+
+    def _crowding(self, graph: Graph, family: Family, points: Sequence[Mapping[str, int]]) -> np.ndarray:
+        """Near a kernel that is being judged, or that failed, less is to be learned or won."""
+        factor = np.ones(len(points))
+        for node in graph.nodes.values():
+            if node.family == family.key and (not node.result or node.result == "failed"):
+                for n, point in enumerate(points):
+                    gap = sum((math.log2(point[a] / node.params[a])) ** 2 for a in family.axes)
+                    factor[n] *= 1 - 0.95 * math.exp(-gap)
+        return factor
+
+    def _far(self, family: Family) -> list[dict[str, int]]:
+        """Every point of the family's lattice, or a fixed sample of it; a few more are looked at each time."""
+        if family.key not in self._pools:
+            self._pools[family.key] = _lattice(family, self.dice)
+            self._at[family.key] = 0
+        pool = self._pools[family.key]
+        self._at[family.key] = min(len(pool), self._at[family.key] + _PREVIEWS)
+        return pool[: self._at[family.key]]
+
+    def _ranked_ways(self) -> list[str]:
+        total = sum(len(r) for r in self._tries.values()) + 1
+
+        def ucb(way: str) -> float:
+            rewards = self._tries.get(way, [])
+            if not rewards:
+                return math.inf
+            return sum(rewards) / len(rewards) + _EXPLORE * math.sqrt(math.log(total) / len(rewards))
+
+        return sorted(_WAYS, key=lambda w: (-ucb(w), _WAYS.index(w)))
+
+    def observe(self, graph: Graph, seen: DrawObserved) -> None:
+        super().observe(graph, seen)
+        way = self._way.pop(seen.candidate, None)
+        if way is None:
+            return
+        node = graph.nodes[seen.candidate]
+        reward = 0.0
+        if node.timed and node.ms is not None and graph.best_ms is not None:
+            reward = 1.0 if graph.improved_at == seen.draw else 0.5 * (graph.best_ms / node.ms) ** 4
+        self._tries.setdefault(way, []).append(reward)
+
+
+def _lattice(family: Family, dice: object) -> list[dict[str, int]]:
+    values = [ladder(family, axis) for axis in family.axes]
+    size = math.prod(len(v) for v in values)
+    axes = tuple(family.axes)
+    if size <= _POOL:
+        points = [dict(zip(axes, p, strict=True)) for p in itertools.product(*values)]
+    else:
+        points = [{a: dice.choice(v) for a, v in zip(axes, values, strict=True)} for _ in range(_POOL)]  # type: ignore[attr-defined]
+    dice.shuffle(points)  # type: ignore[attr-defined]
+    return points
+
+
+def _crossings(family: Family, nodes: Sequence[Node]) -> list[dict[str, int]]:
+    same = [n for n in nodes if n.family == family.key and set(family.axes) <= set(n.params)]
+    values = [sorted({n.params[a] for n in same}) for a in family.axes]
+    return [dict(zip(family.axes, p, strict=True)) for p in itertools.product(*values)] if same else []
+
+
+def _parents_of(params: Mapping[str, int], nodes: Sequence[Node]) -> tuple[str, ...]:
+    """The two fastest nodes that share most constants with the point."""
+    shared = sorted(nodes, key=lambda n: (-sum(n.params.get(a) == v for a, v in params.items()), n.ms, n.draw))
+    return tuple(n.id for n in shared[:2])

@@ -1,0 +1,188 @@
+"""What every strategy shares: roots, repairs, slack for slow but promising kernels, and ideas ranked by what is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Mapping
+
+from maxkernel_nb.events import DrawObserved, EdgeKind
+from maxkernel_nb.modes.search.contract import Draw, Family, Preview, World
+from maxkernel_nb.modes.search.graph import Graph, Node
+from maxkernel_nb.modes.search.ideas import Lessons, Move, neighbours, prior, written_ideas
+
+KEEP = 1.5  # slower than this times the best counts as slow
+SLACK = 0.25  # share of the draws that slow but promising families may take
+_SLACK_PATIENCE = 6  # draws without a gain after which a slow family is given up
+_HEADROOM = 1.1  # its floor must be this much below the best time
+_RETUNES_A_REWRITE = 3  # where the author can rewrite a kernel: constants tried between two rewrites
+_REPAIRS = 2
+_CURIOSITY = 0.08  # log speedup that an untried idea is given the benefit of
+
+
+class Base:
+    """Subclasses say whom to build on (``choose``) and may say how (``child``)."""
+
+    name = ""
+    lineages = 1
+
+    def __init__(self, world: World, seed: int = 0, roots: int = 1, lessons: Lessons | None = None) -> None:
+        self.world, self.dice, self.lessons = world, random.Random(seed), lessons or Lessons()
+        self._starts = deque(self._first(roots))
+        self._repairs: deque[str] = deque()
+        self._slack_draws: dict[str, int] = {}  # slow family -> draws since it gained
+        self._slow_draws = 0
+        self._slow = ""  # the slow family that the draw in hand is for
+
+    # -- the contract ------------------------------------------------------------------------------------------------
+
+    def select(self, graph: Graph) -> tuple[str, ...]:
+        self._slow = ""
+        if self._starts:
+            return ()
+        if self._repairs:
+            return (self._repairs.popleft(),)
+        slow = self._promising(graph)
+        if slow is not None:
+            self._slow = slow.family
+            return (slow.id,)
+        return self.choose(graph)
+
+    def propose(self, graph: Graph, parents: tuple[str, ...]) -> Draw | None:
+        if not parents:
+            return self._starts.popleft() if self._starts else self.restart(graph)
+        node = graph.nodes[parents[0]]
+        if node.result == "failed" and self.world.refines:
+            return Draw(EdgeKind.REPAIR, node.family, parents, idea="repair what the judge refused", lineage=node.lineage)
+        draw = self.child(graph, parents)
+        if self._slow and draw is not None:
+            self._slow_draws += 1
+            self._slack_draws[self._slow] = self._slack_draws.get(self._slow, 0) + 1
+        return draw
+
+    def observe(self, graph: Graph, seen: DrawObserved) -> None:
+        node = graph.nodes.get(seen.candidate)
+        if node is None:
+            return
+        if seen.result == "failed" and self.world.refines and node.how is not EdgeKind.RETUNE:
+            if _repairs_above(graph, node) < _REPAIRS:
+                self._repairs.append(node.id)
+        if node.timed and node.family in self._slack_draws and _leads(graph, node):
+            self._slack_draws[node.family] = 0
+
+    def done(self, graph: Graph) -> str:
+        return ""
+
+    # -- for subclasses ----------------------------------------------------------------------------------------------
+
+    def choose(self, graph: Graph) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def child(self, graph: Graph, parents: tuple[str, ...]) -> Draw | None:
+        """The idea with the highest expected gain: other constants, or a rewrite where the author can."""
+        node = graph.nodes[parents[0]]
+        moves = self.ranked(graph, node)
+        rewrite = self.rewrite(graph, node)
+        if rewrite is not None and (not moves or self._due_for_rewrite(graph, node)):
+            return rewrite
+        return self.retune(node, moves[0]) if moves else None
+
+    def retune(self, node: Node, move: Move) -> Draw:
+        return Draw(EdgeKind.RETUNE, node.family, (node.id,), move.params, move.key, node.lineage)
+
+    def ranked(self, graph: Graph, node: Node) -> list[Move]:
+        """Untried, possible and not hopeless moves from ``node``, best expectation first."""
+        family = self.world.families.get(node.family)
+        if family is None or not set(family.axes) <= set(node.params):
+            return []
+        scored = []
+        for move in neighbours(family, node.params):
+            seen = self.preview(graph, family, move.params)
+            if seen is None:
+                continue
+            mean, tries = self.lessons.expect(move.key, node.bound_by, prior(node, move, seen.bound_ms, graph.best_ms))
+            scored.append((mean + _CURIOSITY / math.sqrt(tries + 1), self.dice.random(), move))
+        scored.sort(key=lambda s: (-s[0], s[1]))
+        return [move for _, _, move in scored]
+
+    def preview(self, graph: Graph, family: Family, params: Mapping[str, int]) -> Preview | None:
+        """None for a point that cannot work, is in the graph already, or cannot beat the best."""
+        seen = self.world.preview(family.key, params)
+        if seen is None or seen.candidate in graph.nodes or hopeless(graph, seen.bound_ms):
+            return None
+        return seen
+
+    def rewrite(self, graph: Graph, node: Node) -> Draw | None:
+        """The most promising untried idea about the bottleneck of ``node``, for an author that writes."""
+        if not self.world.refines:
+            return None
+        tried = {e.idea for e in graph.edges.values() if node.id in e.parents}
+        ideas = [i for i in written_ideas(node.bound_by) if i not in tried]
+        ideas.sort(key=lambda i: -self.lessons.expect(i, node.bound_by)[0])
+        return Draw(EdgeKind.REFINE, node.family, (node.id,), idea=ideas[0], lineage=node.lineage) if ideas else None
+
+    def restart(self, graph: Graph) -> Draw | None:
+        """A new root: a random point that nobody tried."""
+        keys = sorted(self.world.families)
+        for _ in range(50):
+            family = self.world.families[self.dice.choice(keys)] if keys else None
+            if family is None or not family.axes:
+                return None
+            params = {axis: self.dice.choice(values) for axis, values in family.axes.items()}
+            if self.preview(graph, family, params) is not None:
+                return Draw(EdgeKind.RECIPE, family.key, (), params, "another start", self.lineage_of_root())
+        return None
+
+    def lineage_of_root(self) -> str:
+        return ""
+
+    # -- private -----------------------------------------------------------------------------------------------------
+
+    def _first(self, roots: int) -> list[Draw]:
+        """Each family's best guess, then their second guesses and so on."""
+        found = []
+        families = list(self.world.families.values())
+        for rank in range(max((len(f.seeds) for f in families), default=0)):
+            for family in families:
+                if rank < len(family.seeds):
+                    lineage = f"{len(found) % max(1, self.lineages)}"
+                    found.append(Draw(EdgeKind.RECIPE, family.key, (), family.seeds[rank], "the author's guess", lineage))
+        return found[: max(roots, len(families))]
+
+    def _due_for_rewrite(self, graph: Graph, node: Node) -> bool:
+        recent = 0
+        for edge in reversed(list(graph.edges.values())):
+            if edge.how is EdgeKind.RETUNE and edge.family == node.family:
+                recent += 1
+            else:
+                break
+        return recent >= _RETUNES_A_REWRITE
+
+    def _promising(self, graph: Graph) -> Node | None:
+        """The fastest node of a slow family that its own floor allows to win; at most ``SLACK`` of all draws."""
+        if graph.best_ms is None or self._slow_draws + 1 > SLACK * (len(graph.edges) + 1):
+            return None
+        heads: dict[str, Node] = {}
+        for node in graph.fastest():
+            heads.setdefault(node.family, node)
+        slow = [
+            n for n in heads.values()
+            if n.ms is not None and n.ms > KEEP * graph.best_ms and n.floor_ms * _HEADROOM < graph.best_ms
+            and self._slack_draws.get(n.family, 0) < _SLACK_PATIENCE
+        ]
+        return min(slow, key=lambda n: (n.floor_ms, n.draw), default=None)
+
+
+def hopeless(graph: Graph, bound_ms: float | None) -> bool:
+    """Its own lower bound, trusted as far as bounds held in this run, is no better than what is known."""
+    return bound_ms is not None and graph.best_ms is not None and bound_ms * graph.trust >= graph.best_ms
+
+
+def _leads(graph: Graph, node: Node) -> bool:
+    others = [n.ms for n in graph.nodes.values() if n.family == node.family and n.timed and n.id != node.id and n.ms]
+    return node.ms is not None and node.ms < min(others, default=math.inf)
+
+
+def _repairs_above(graph: Graph, node: Node) -> int:
+    return sum(graph.nodes[n].how is EdgeKind.REPAIR for n in graph.lineage(node.id))
