@@ -48,6 +48,7 @@ class Execution:
     repeat: float = 1.0
     trips: tuple[float, ...] = ()
     unknown: list[str] = field(default_factory=list)
+    moved: list[tuple[int, str, float]] = field(default_factory=list)  # (bundle, kind, bytes) a DMA instruction
 
 
 @dataclass
@@ -373,6 +374,7 @@ def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> 
         repeat=scale,
         trips=tuple(times[i] for i, b in enumerate(program.bundles) if b.mark == "LB"),
         unknown=list(dict.fromkeys(notes)),
+        moved=[(at, kind, m * granule * scale) for m, (at, kind) in zip(moved, dmas, strict=True)],
     )
 
 

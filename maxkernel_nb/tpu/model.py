@@ -17,11 +17,13 @@ from maxkernel_nb.tpu import aot
 from maxkernel_nb.tpu.availability import libtpu_version
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.chips import chip as chip_named
+from maxkernel_nb.tpu.detail import details, moves, startup_bytes
 from maxkernel_nb.tpu.emulate import Execution, execute
 from maxkernel_nb.tpu.flops import count
 from maxkernel_nb.tpu.hlo import Instruction, Module, parse_module
 from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
+from maxkernel_nb.tpu.vmem_report import with_buffers
 
 Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
 HBM_EFFICIENCY = 0.87  # share of peak HBM bandwidth that large streams reach; see calibration in error_source
@@ -57,6 +59,7 @@ def profile_compiled(compiled: aot.Compiled, folder: Path | None) -> SchedulePro
     programs, same = _programs(folder, notes)
     own_kernels = "tpu_custom_call" in compiled.module
     ops = _merge(_op_profiles(module, programs, same, facts, own_kernels, notes))
+    ops = with_buffers(ops, folder, same)
     if facts.device_cores < facts.cores:
         notes.append(
             f"one of the {facts.cores} cores of a {facts.name} chip runs this program, at its share of the bandwidth"
@@ -147,6 +150,11 @@ def _from_schedule(
         fills=sum(program.slots.get("fill", ())),
         vmem_bytes=i.scoped_vmem_bytes,
         note=_spill_note(spare),
+        read_bytes=sum(r.bytes_in for r in runs) * times,
+        written_bytes=sum(r.bytes_out for r in runs) * times,
+        startup_ms=min(_hbm_ms(startup_bytes(run) * cores, facts), total) * times,
+        moves=moves(i, module),
+        **details(program, run),
     )
 
 
@@ -180,6 +188,9 @@ def _from_hlo(i: Instruction, module: Module, times: float, facts: Chip, kind: K
         trips=(times,) if times != 1 else (),
         bound_by="hbm" if memory >= compute else "latency",
         note="from HLO estimates",
+        read_bytes=read * times,
+        written_bytes=written * times,
+        moves=moves(i, module),
     )
 
 
@@ -261,6 +272,7 @@ def _whole(
         vmem_bytes=max((o.vmem_bytes for o in ops), default=0),
         has_pallas=own,
         notes=tuple(dict.fromkeys(notes))[:12],
+        minimal_bytes=minimal,
     )
 
 
