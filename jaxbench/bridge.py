@@ -11,11 +11,13 @@ import jax.numpy as jnp
 
 from jaxbench.cases import RAGGED, case_dims
 from jaxbench.registry import BenchTask, Size
+from jaxbench.source import standalone_source
 from jaxbench.spec import Dims, draw_inputs
 from maxkernel_nb.store import ObjectStore
-from maxkernel_nb.task import ArgSpec, Case, CaseRole, Draw
+from maxkernel_nb.task import ArgSpec, Case, CaseRole, Draw, KernelTask
 from maxkernel_nb.tasks.build import BuiltTask, build_task
 from maxkernel_nb.tasks.makers import made_case
+from maxkernel_nb.tasks.reference import capture, store_references
 
 Inputs = Literal["ours", "published"]
 
@@ -32,6 +34,15 @@ def build(bench: BenchTask, store: ObjectStore, *, chip: str = "v6e", inputs: In
     )  # fmt: skip
 
 
+def start_keywords(bench: BenchTask, inputs: Inputs = "ours") -> dict[str, Any]:
+    """What ``maxkernel_nb.start`` needs to work on the same task."""
+    return {
+        "fn": bench.reference, "source": bench.source, "name": bench.id, "inputs": dict(_specs(bench, bench.full)),
+        "static": [f"{name}={value!r}" for name, value in bench.static("full").items()],
+        "cases": cases(bench, inputs),
+    }  # fmt: skip
+
+
 def cases(bench: BenchTask, inputs: Inputs = "ours") -> tuple[Case, ...]:
     """All cases of the task, the timing case first."""
     checks = case_dims(bench)
@@ -43,6 +54,19 @@ def cases(bench: BenchTask, inputs: Inputs = "ours") -> tuple[Case, ...]:
 def timing_case(bench: BenchTask, size: Size = "full") -> Case:
     """The case that is compiled and modelled when nothing is judged; its values are never drawn."""
     return Case(name="timing", role=CaseRole.TIMING, args=tuple(a for _, a in _specs(bench, bench.dims(size))))
+
+
+def timing_task(
+    bench: BenchTask, store: ObjectStore, chip: str, size: Size = "full", *, simplified: bool = False
+) -> KernelTask:
+    """The reference (or its algebraic short form) as a task with nothing but its timing case: for its time alone."""
+    case = timing_case(bench, size)
+    fn = bench.simplified if simplified and bench.simplified else bench.reference
+    captured = capture(fn, (case,), bench.static(size))
+    return KernelTask(
+        name=bench.id, source=standalone_source(fn), entry=fn.__name__, params=bench.params, static=bench.static(size),
+        cases=(case,), references=store_references(captured, store), chip=chip,
+    )  # fmt: skip
 
 
 def _case(bench: BenchTask, name: str, role: CaseRole, dims: Dims, inputs: Inputs) -> Case:
