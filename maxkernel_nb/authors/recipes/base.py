@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from maxkernel_nb.authors.base import TuningSpace
-from maxkernel_nb.authors.recipes.canonical import canonicalise
+from maxkernel_nb.authors.recipes.algebra import rewritten
 from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -42,6 +42,7 @@ class Match(Value):
 
     signature: Signature
     chip: str
+    algebra: tuple[str, ...] = ()  # what was rewritten before the kernel was chosen, a sentence each
 
 
 @dataclass(frozen=True)
@@ -100,16 +101,21 @@ class Recipe(ABC):
 
 def in_every_case(traces: Mapping[str, Any], task: KernelTask, read: Callable[[Graph, Any], Any],
                   shape_free: Callable[[Any], Any]) -> list[Any]:
-    """``read(graph, first)`` over all shape cases, the timing case first (``first`` is None there).
+    """``read(graph, first)`` over all shape cases after the algebra, the timing case first (``first`` is None there).
 
     Raises ``Declined`` where the findings differ in anything that is not a size.
     """
     timing = task.timing_case.name
-    first = read(canonicalise(traces[timing]), None)
-    found = [first, *(read(canonicalise(traces[name]), first) for name in traces if name != timing)]
+    first = read(rewritten(traces[timing]).graph, None)
+    found = [first, *(read(rewritten(traces[name]).graph, first) for name in traces if name != timing)]
     if any(shape_free(case) != shape_free(first) for case in found):
         raise Declined("the computation differs between shape cases, not only in its sizes")
     return found
+
+
+def algebra_of(traces: Mapping[str, Any], task: KernelTask) -> tuple[str, ...]:
+    """What was rewritten in the timing case."""
+    return rewritten(traces[task.timing_case.name]).notes
 
 
 def check_axes(params: dict[str, int], space: TuningSpace) -> None:
@@ -145,3 +151,8 @@ def bound_text(bound: Bound, chip_name: str) -> str:
         f"{bound.flops / 1e9:.1f} GFLOP, {bound.hbm_bytes / 1e6:.1f} MB: "
         f"at least {bound.milliseconds(chip):.3f} ms on {chip.name} ({bound.attacks(chip)})"
     )
+
+
+def algebra_text(match: Match) -> str:
+    """For the head of a plan's summary."""
+    return f"Algebra first: {'; '.join(match.algebra)}. " if match.algebra else ""

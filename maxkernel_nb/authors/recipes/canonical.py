@@ -29,7 +29,7 @@ _ALIASES = {"and": "and", "or": "or", "not": "not", "eq_to": "eq"}
 
 def canonicalise(closed: Any) -> Graph:
     """The graph of a ``ClosedJaxpr``. Parameter ``i`` of the function is the node ``param`` with index ``i``."""
-    builder = _Builder()
+    builder = GraphBuilder()
     params = [
         builder.graph.add(Node("param", (), tuple(v.aval.shape), str(v.aval.dtype), (("index", i),)))
         for i, v in enumerate(closed.jaxpr.invars)
@@ -40,7 +40,7 @@ def canonicalise(closed: Any) -> Graph:
     return builder.graph
 
 
-class _Builder:
+class GraphBuilder:
     def __init__(self) -> None:
         self.graph = Graph()
         self.operands: tuple[str, ...] = ()  # dtypes of the equation at hand, before casts vanished
@@ -78,10 +78,12 @@ class _Builder:
         return self.other(name, eqn, inputs)
 
     def other(self, name: str, eqn: Any, inputs: list[int]) -> list[int]:
+        self.graph.equations.append(eqn)
+        serial = len(self.graph.equations) - 1
         return [
             self.graph.add(Node(
                 "other", tuple(inputs), tuple(v.aval.shape), str(v.aval.dtype),
-                (("output", i), ("primitive", name), ("serial", len(self.graph.nodes))),
+                (("output", i), ("primitive", name), ("serial", serial)),
             ))
             for i, v in enumerate(eqn.outvars)
         ]

@@ -17,7 +17,8 @@ class Node:
     ``iota`` (dim), ``broadcast`` (dims), ``reshape``, ``transpose`` (perm), ``slice`` (start, strides), ``dot``
     (contract, batch, precision, operands: their dtypes as the function had them), ``reduce_*`` (axes), ``select``
     (predicate, if true, if false), ``cast`` (between kinds only: a float narrowed or widened is the same real number),
-    elementwise ops under their jax primitive's name, and ``other`` (primitive) for whatever no recipe reads.
+    elementwise ops under their jax primitive's name, and ``other`` (primitive,
+    serial: its place in ``equations``) for whatever no recipe reads.
     """
 
     op: str
@@ -48,6 +49,7 @@ class Graph:
     outputs: tuple[int, ...] = ()
     output_dtypes: tuple[str, ...] = ()
     arrays: list[Any] = field(default_factory=list)
+    equations: list[Any] = field(default_factory=list)  # of ``other`` nodes, by their attribute ``serial``
     _known: dict[Node, int] = field(default_factory=dict)
 
     def __getitem__(self, number: int) -> Node:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from maxkernel_nb import compat
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import matmul_source
 from maxkernel_nb.authors.recipes.base import (
@@ -18,6 +17,8 @@ from maxkernel_nb.authors.recipes.base import (
     Bound,
     Match,
     Recipe,
+    algebra_of,
+    algebra_text,
     bound_text,
     check_axes,
     check_vmem,
@@ -25,16 +26,14 @@ from maxkernel_nb.authors.recipes.base import (
     itemsize,
     pad_up,
 )
-from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Reader, combine, describe
+from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
+from maxkernel_nb.authors.recipes.expressions import Expression, combine, describe
 from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.authors.recipes.signature import signature_of
-from maxkernel_nb.authors.recipes.views import Indices, base_of, flat, sample_points, unflatten, volume
+from maxkernel_nb.authors.recipes.views import base_of, flat, sample_points, unflatten, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
-
-Kind = Literal["full", "row", "col", "scalar"]
-_FLOATS = ("float32", "bfloat16")
 
 
 class MatmulMatch(Match):
@@ -85,7 +84,7 @@ class MatmulRecipe(Recipe):
         first = found[0]
         expression = combine(first.result, [f.reader for f in found], [f.dims for f in found])
         return MatmulMatch(
-            signature=signature_of(task), chip=task.chip, epilogue=expression,
+            signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), epilogue=expression,
             **first.dims, **first.shape_free,  # type: ignore[arg-type]
         )
 
@@ -146,7 +145,8 @@ class MatmulRecipe(Recipe):
         return Plan(
             strategy="one product, everything after it in the same kernel" if steps else "tiled product",
             summary=(
-                f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
+                algebra_text(match)
+                + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.whole_rows else "")
                 + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on "
@@ -221,7 +221,7 @@ def _nearest(values: tuple[int, ...], wanted: int) -> int:
 
 @dataclass
 class _Found:
-    reader: _EpilogueReader
+    reader: BlockReader
     result: str
     dims: dict[str, int]
     shape_free: dict[str, Any]
@@ -260,7 +260,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
     for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
         forms.append(_operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
     (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
-    reader = _EpilogueReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
+    reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
     output = graph.outputs[0]
     out_shape = graph[output].shape
     narrowed = tuple(
@@ -273,7 +273,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
     return _Found(reader, result, dims, {
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
         "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
-        "output_form": _output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
+        "output_form": output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
         "narrowed": narrowed,
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
     })
@@ -297,7 +297,7 @@ def _operand(
     node = graph[base]
     if node.op != "param":
         raise Declined(f"an operand of the product is {describe(graph, base)}, not an input")
-    if node.dtype not in _FLOATS:
+    if node.dtype not in FLOATS:
         raise Declined(f"an operand of the product is {node.dtype}, this recipe takes float32 and bfloat16")
     if len(node.shape) != len(sizes) + 1:
         raise Declined(f"an operand of the product is a reshaped input of shape {list(node.shape)}")
@@ -306,94 +306,3 @@ def _operand(
     if (at[0] == depth).all() and (flat(at[1:], node.shape[1:]) == across).all():
         return node.attr("index"), True
     raise Declined(f"an operand of the product is a permuted input of shape {list(node.shape)}")
-
-
-def _output_form(kind: str, shape: tuple[int, ...], lead: tuple[int, ...], tail: tuple[int, ...]) -> str:
-    m, n = volume(lead), volume(tail)
-    full = {"lead_tail": lead + tail, "lead_n": (*lead, n), "m_n": (m, n)}
-    col = {"lead": lead, "lead_1": (*lead, 1), "m": (m,), "m_1": (m, 1)}
-    for form, wanted in (full if kind == "full" else col).items():
-        if shape == wanted:
-            return form
-    raise Declined(f"the result is reshaped to {list(shape)}")
-
-
-class _EpilogueReader(Reader):
-    """Reads the epilogue on [m, n] coordinates. ``reduces`` is set once a row reduction was met."""
-
-    def __init__(
-        self, graph: Graph, dot: int, sizes: tuple[int, int], points: tuple[np.ndarray, np.ndarray], swapped: bool
-    ) -> None:
-        super().__init__(graph)
-        self.dot, (self.m, self.n), (self.row, self.col) = dot, sizes, points
-        self.swapped = swapped
-        self.reduces = False
-        self.kinds: dict[str, str] = {}
-
-    def read_output(self, number: int, shape: tuple[int, ...]) -> tuple[str, str]:
-        if volume(shape) == self.m * self.n:
-            kind, position = "full", self.row * self.n + self.col
-        elif volume(shape) == self.m:
-            kind, position = "col", self.row
-        else:
-            raise Declined(f"the result {list(shape)} is neither the product's shape nor one value per row")
-        result = self.read(number, unflatten(position, shape))
-        return kind, result
-
-    def key(self, number: int, indices: Indices) -> Any:
-        # placed nodes have one value over the block, wherever they are read from
-        self.place(number, indices)
-        return number
-
-    def place(self, number: int, indices: Indices) -> Kind:
-        """How a node lies over the block, checked against the sampled coordinates."""
-        node = self.graph[number]
-        if number == self.dot and self.swapped:
-            split = len(self.graph[node.inputs[0]].shape) - 1
-            col = flat(indices[:split], node.shape[:split])
-            row = flat(indices[split:], node.shape[split:])
-            if (row == self.row).all() and (col == self.col).all():
-                return "full"
-            raise Declined("the product is used transposed or shifted against itself")
-        if node.size == 1:
-            return "scalar"
-        position = flat(indices, node.shape)
-        wanted: dict[Kind, tuple[int, np.ndarray]] = {
-            "row": (self.n, self.col), "col": (self.m, self.row),
-            "full": (self.m * self.n, self.row * self.n + self.col),
-        }
-        if len(node.shape) > 1:
-            wanted = {k: wanted[k] for k in ("full", "row", "col")}  # type: ignore[index]
-        for kind, (size, at) in wanted.items():
-            if node.size == size and (position == at).all():
-                return kind
-        raise Declined(f"{describe(self.graph, number)} does not lie along the rows or columns of the product")
-
-    def leaf(self, number: int, indices: Indices) -> str | None:
-        node = self.graph[number]
-        if number == self.dot:
-            return "acc"
-        if node.op != "param":
-            return None
-        if not compat.is_float(node.dtype) or node.dtype not in _FLOATS:
-            raise Declined(f"the epilogue reads a {node.dtype} input, this recipe takes float32 and bfloat16")
-        return self.add_leaf(Leaf(param=node.attr("index"), kind=self.place(number, indices)))
-
-    def reduction(self, number: int, indices: Indices) -> str:
-        node = self.graph[number]
-        source = self.graph[node.inputs[0]]
-        axes = node.attr("axes")
-        if volume(tuple(source.shape[a] for a in axes)) != self.n:
-            raise Declined(f"{describe(self.graph, number)} does not reduce whole rows of the product")
-        outer, self.col = self.col, sample_points((self.n,), len(self.row), seed=1)[0]
-        inner = list(indices) if indices else []
-        if inner and len(inner[0]) != len(self.row):
-            inner = [np.broadcast_to(i, self.row.shape) for i in inner]
-        for axis, index in zip(axes, unflatten(self.col, tuple(source.shape[a] for a in axes)), strict=True):
-            inner.insert(axis, index)
-        child, at = base_of(self.graph, node.inputs[0], tuple(inner))
-        if self.graph[child].op == "const" or self.place(child, at) not in ("full", "row"):
-            raise Declined(f"{describe(self.graph, number)} reduces a value that is the same along each row")
-        argument = self.read(node.inputs[0], tuple(inner))
-        self.col, self.reduces = outer, True
-        return self.step(node.op, (argument,))

@@ -8,8 +8,9 @@ from maxkernel_nb.authors.recipes.base import Recipe
 def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
+    from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
 
-    return (AttentionRecipe(), MatmulRecipe())
+    return (AttentionRecipe(), MatmulRecipe(), RowwiseRecipe())
 
 
 def recipe_named(name: str) -> Recipe:

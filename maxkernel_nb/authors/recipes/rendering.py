@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from maxkernel_nb.authors.recipes.expressions import Expression, Step
 
-_INFIX = {
+INFIX = {
     "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "and": ("&", 4), "or": ("|", 3),
     "eq": ("==", 2), "ne": ("!=", 2), "lt": ("<", 2), "le": ("<=", 2), "gt": (">", 2), "ge": (">=", 2),
 }
 # Functions Mosaic lowers under the same name; the others are spelled out in _special.
-_CALLS = {
+CALLS = {
     "exp": "jnp.exp", "exp2": "jnp.exp2", "log": "jnp.log", "log1p": "jnp.log1p", "tanh": "jnp.tanh",
     "logistic": "jax.nn.sigmoid", "sqrt": "jnp.sqrt", "rsqrt": "lax.rsqrt", "abs": "jnp.abs", "sign": "jnp.sign",
     "floor": "jnp.floor", "ceil": "jnp.ceil", "sin": "jnp.sin", "cos": "jnp.cos", "square": "jnp.square",
@@ -33,7 +33,7 @@ class Lines:
         self.expression = expression
         self.text: dict[str, tuple[str, int]] = {k: (v, _ATOM if v.isidentifier() else 0) for k, v in names.items()}
         for i, constant in enumerate(expression.constants):
-            plain = constant.text.replace(".", "").replace("_", "").isalnum()
+            plain = constant.text.replace(".", "").replace("_", "").replace("e-", "").isalnum()
             self.text[f"#{i}"] = (constant.text, _ATOM if plain else 6 if constant.text.startswith("-") else 0)
         self.taken = set(taken or ()) | {v for v in names.values() if v.isidentifier()}
         self.lines: list[str] = []
@@ -62,12 +62,12 @@ class Lines:
         special = self.special(step)
         if special is not None:
             return special
-        if step.op in _INFIX:
-            sign, level = _INFIX[step.op]
+        if step.op in INFIX:
+            sign, level = INFIX[step.op]
             left = self.wrapped(step.args[0], level)
             right = self.wrapped(step.args[1], level + 1)
             return f"{left} {sign} {right}", level
-        return f"{_CALLS[step.op]}({', '.join(self.text[a][0] for a in step.args)})", _ATOM
+        return f"{CALLS[step.op]}({', '.join(self.text[a][0] for a in step.args)})", _ATOM
 
     def special(self, step: Step) -> tuple[str, int] | None:
         first = self.text[step.args[0]][0]
