@@ -52,6 +52,13 @@ def prepare_host_backend() -> None:
         jax.config.update("jax_platforms", None)
 
 
+def backends_in_use() -> bool:
+    """True once this process's jax has chosen its backends. Asking starts none; no public API tells."""
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
 def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
     """Every open jaxpr among an equation's parameters."""
     for value in params.values():

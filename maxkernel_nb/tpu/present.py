@@ -17,6 +17,14 @@ def detect_present_chip(pci: Path = Path("/sys/bus/pci/devices")) -> str | None:
     return None
 
 
+def count_present_chips(pci: Path = Path("/sys/bus/pci/devices")) -> int:
+    """How many TPU chips that we know this machine carries."""
+    return sum(
+        _read(device / "vendor") == GOOGLE_VENDOR and _read(device / "device") in PCI_DEVICES
+        for device in pci.glob("*")
+    )
+
+
 def _read(file: Path) -> str:
     try:
         return file.read_text().strip()
