@@ -32,11 +32,12 @@ def profile(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     from maxkernel_nb.tpu.model import profile_exported
 
     try:
-        return Reply({"profile": profile_exported(buffers[0], args["chip"], FILE).to_dict()})
+        return Reply({"profile": profile_exported(buffers[0], args["chip"], args.get("file", FILE)).to_dict()})
     except CompileFailure as failure:
         raise _refusal(failure) from failure
 
 
 def _refusal(failure: Any) -> JobRefused:
     told = failure.diagnosis
-    return JobRefused(told.kind, failure.message, line=failure.line or 0, advice=told.explained)
+    found = {"line": failure.line or 0, "advice": told.explained, "diagnosis": told.to_dict()}
+    return JobRefused(told.kind, failure.message, **found)

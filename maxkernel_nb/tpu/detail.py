@@ -45,9 +45,12 @@ def regions(program: Program, run: Execution) -> tuple[RegionProfile, ...]:
         share = sum(run.times[first:end]) / total
         found.append(
             RegionProfile(
-                bundles=end - first, runs=run.times[first], chances=run.times[at], loop=bundle.depth,
+                bundles=end - first,
+                runs=run.times[first],
+                chances=run.times[at],
+                loop=bundle.depth,
                 share=round(share, 4),
-            )  # fmt: skip
+            )
         )
     return tuple(sorted(found, key=lambda r: (-r.share, -r.bundles))[:MOST_REGIONS])
 
@@ -64,8 +67,11 @@ def moves(i: Instruction, module: Module) -> Literal["", "copy", "layout"]:
 
 
 def startup_bytes(run: Execution) -> float:
-    """Bytes whose move nothing can hide: the reads before the first step, and the last step's writes."""
-    return run.steps[0][1] + run.steps[-1][2] if len(run.steps) > 2 else 0.0
+    """Bytes whose move nothing can hide: the first reads, and the last writes, of a loop's run."""
+    if len(run.steps) <= 2:
+        return 0.0
+    first = next((read for _, read, _ in run.steps if read), 0.0)
+    return first + next((written for _, _, written in reversed(run.steps) if written), 0.0)
 
 
 def _relaid(copy: Instruction, module: Module) -> bool:

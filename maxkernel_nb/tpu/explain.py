@@ -1,9 +1,9 @@
-"""A profile in at most ten lines of text: time, bound, and where it goes."""
+"""A profile in at most ten lines of text: the time, the true bottleneck with its evidence, and what to try."""
 
 from __future__ import annotations
 
 from maxkernel_nb.tpu.chips import chip
-from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import LoopProfile, OpProfile, ScheduleProfile
 
 MEANING = {
     "hbm": "HBM bandwidth", "mxu": "the matrix unit (MXU)", "valu": "vector arithmetic (VALU)",
@@ -11,6 +11,8 @@ MEANING = {
     "load/store": "VMEM loads and stores", "scalar": "the scalar unit",
     "latency": "instruction latency: no unit is busy for long",
 }  # fmt: skip
+NAMES = {"mxu": "MXU", "valu": "VALU", "eup": "EUP", "xlu": "XLU", "vpop": "result pops", "vload": "loads",
+         "vstore": "stores", "salu": "scalar"}  # fmt: skip
 ADVICE = {
     "hbm": "move fewer bytes: bigger blocks that are reused, fused neighbours, narrower types",
     "mxu": "near the machine's limit: only fewer FLOPs or a narrower type make it faster",
@@ -21,24 +23,42 @@ ADVICE = {
     "scalar": "fewer, larger grid steps",
     "latency": "more independent work per step: larger blocks or an unrolled inner loop",
 }
+SPILLING = 0.15  # share of a loop's store slots that spills take before they are named
+FULL = 0.85  # of a unit's slots, or of the matrix unit's array: above it little is left
+LOST = 0.01  # share of the time worth a line
 
 
 def explain(profile: ScheduleProfile) -> str:
-    """At most ten lines, deterministic: the time with its error, the bound with evidence, the largest ops, notes."""
+    """At most ten lines, deterministic: the time with its error, the bound with evidence, losses, what to try."""
     if not profile.ops:
         return f"modelled on {profile.chip}: nothing in this program takes measurable time."
     top = sorted(profile.ops, key=lambda o: (-o.modelled_ms, o.name))
     main = top[0]
+    loop = hot_loop(main)
     lines = [_headline(profile), _roofline(profile), _bottleneck(main, profile.modelled_ms)]
-    lines.append(f"Units in {main.name}: {_units(main)}." if main.utilisation else f"{main.name}: {main.note}.")
-    if main.spills:
-        lines.append(f"{main.spills} spill and {main.fills} fill slots in its program" + _spill_hint(main))
-    lines.append(f"To try: {ADVICE.get(main.bound_by, ADVICE['latency'])}.")
-    rest = top[1:3]
-    if rest:
-        lines.append("Then: " + "; ".join(f"{o.name} {o.modelled_ms:.3f} ms ({o.bound_by})" for o in rest) + ".")
+    lines += _loop_line(main, loop) if loop else _units_line(main)
+    lines += _dma_line(main, profile) + _array_line(profile, main) + _spill_line(main, loop)
+    lines.append(f"To try: {_advice(profile, main, loop)}.")
+    lines += _rest_line(top[1:3]) + _lost_line(profile)
     lines += [f"Note: {note}." for note in profile.notes]
     return "\n".join(lines[:10])
+
+
+def hot_loop(op: OpProfile) -> LoopProfile | None:
+    """The loop in which most of the op's cycles pass; of two alike, the inner one. None without a loop that counts."""
+    counted = [x for x in op.loops if x.share >= 0.2 and x.trips > 1]
+    return max(counted, key=lambda x: (x.depth if x.share >= 0.35 else 0, x.share), default=None)
+
+
+def array_fill(profile: ScheduleProfile) -> float | None:
+    """FLOPs counted in the program over those that its MXU slots could do in bfloat16 (0..1); None where the matrix
+    unit is not what counts. Below 1: operands smaller than the unit's array, or several passes for float32."""
+    facts = chip(profile.chip)
+    busy = sum(o.bundles * o.utilisation.get("mxu", 0.0) for o in profile.ops)
+    if not busy or not profile.flops or facts.device_cores > 1:  # how many cores share the FLOPs is not recorded
+        return None
+    fill = profile.flops / (busy * facts.device_tflops * 1e3 / facts.clock_ghz)
+    return fill if fill <= 1.05 else None
 
 
 def _headline(p: ScheduleProfile) -> str:
@@ -63,14 +83,92 @@ def _bottleneck(op: OpProfile, total: float) -> str:
     )
 
 
-def _units(op: OpProfile) -> str:
+def _loop_line(op: OpProfile, loop: LoopProfile) -> list[str]:
+    """Cycles that each unit needs an iteration: slots used over slots a cycle."""
+    need = {u: loop.utilisation[u] * loop.bundles for u in NAMES if u in loop.utilisation}
+    shown = sorted(need.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
+    units = ", ".join(f"{NAMES[u]} {n:,.0f} ({100 * loop.utilisation[u]:.0f} %)" for u, n in shown)
+    inner = [x for x in op.loops if x.depth > 1]
+    place = "Inner loop" if loop.depth > 1 else "Grid loop" if op.kind == "pallas" else "Loop"
+    own = " outside its inner loops" if loop.depth == 1 and inner else ""
+    return [
+        f"{place}, {loop.trips:,.0f} trips, {100 * loop.share:.0f} % of the cycles: {loop.bundles:,.0f} cycles a trip"
+        f"{own}, of which {units}."
+    ]
+
+
+def _units_line(op: OpProfile) -> list[str]:
+    if not op.utilisation:
+        return [f"{op.name}: {op.note}."] if op.note else []
     shown = sorted(op.utilisation.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
-    return ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in shown)
+    return [f"Units in {op.name}: " + ", ".join(f"{NAMES.get(u, u)} {100 * share:.0f} %" for u, share in shown) + "."]
 
 
-def _spill_hint(op: OpProfile) -> str:
-    return f", {op.note}: a smaller inner tile would help." if op.note else "."
+def _dma_line(op: OpProfile, p: ScheduleProfile) -> list[str]:
+    """Whether the copies of one step of the outermost loop hide behind its work."""
+    outer = next((x for x in op.loops if x.depth <= 1 and x.trips > 1), None)
+    if outer is None or not op.hbm_bytes or not outer.read_bytes + outer.written_bytes:
+        return []
+    compute = outer.with_inner / (chip(p.chip).clock_ghz * 1e3)
+    copying = (outer.read_bytes + outer.written_bytes) * op.memory_ms / op.hbm_bytes * 1e3
+    moved = f"{_size(outer.read_bytes)} in, {_size(outer.written_bytes)} out"
+    if copying <= 0.8 * compute:
+        said = "hidden behind the work"
+    elif copying <= 1.1 * compute:
+        said = "about as long as the work: uneven steps wait"
+    else:
+        said = "longer than the work: the units wait"
+    return [f"A step computes {compute:.2f} µs and copies {copying:.2f} µs ({moved}): {said}."]
+
+
+def _array_line(p: ScheduleProfile, op: OpProfile) -> list[str]:
+    fill = array_fill(p)
+    if fill is None or fill > FULL or op.utilisation.get("mxu", 0.0) < 0.3:
+        return []
+    size = chip(p.chip).mxu_size
+    return [
+        f"The MXU's slots do {100 * fill:.0f} % of the FLOPs they could: operands narrower than its {size} x {size} "
+        "array, or float32 in several passes."
+    ]
+
+
+def _spill_line(op: OpProfile, loop: LoopProfile | None) -> list[str]:
+    if not op.spills:
+        return []
+    slots = loop.slots if loop else {}
+    share = slots.get("spill", 0.0) / slots["vstore"] if slots.get("vstore") else 0.0
+    if share < SPILLING:
+        return [] if loop else [f"{op.spills} spill and {op.fills} fill slots in its program."]
+    return [
+        f"Registers overflow: {100 * share:.0f} % of the loop's stores are spills "
+        f"({slots['spill']:,.0f} a trip, {slots.get('fill', 0.0):,.0f} loaded back)."
+    ]
+
+
+def _advice(p: ScheduleProfile, op: OpProfile, loop: LoopProfile | None) -> str:
+    used = loop.utilisation if loop else op.utilisation
+    spilling = loop is not None and loop.slots.get("spill", 0.0) > SPILLING * loop.slots.get("vstore", 1.0)
+    fill = array_fill(p)
+    if op.bound_by in ("mxu", "latency") and spilling and used.get("mxu", 0.0) < FULL:
+        return "smaller inner tiles, so that values stay in registers and the MXU waits less for loads and stores"
+    if op.bound_by == "mxu" and fill is not None and fill < FULL:
+        return "fill the MXU's array: wider operands, two heads side by side, bfloat16 instead of float32"
+    return ADVICE.get(op.bound_by, ADVICE["latency"])
+
+
+def _rest_line(rest: list[OpProfile]) -> list[str]:
+    told = "; ".join(f"{o.name} {o.modelled_ms:.3f} ms ({o.bound_by})" for o in rest)
+    return [f"Then: {told}."] if rest else []
+
+
+def _lost_line(p: ScheduleProfile) -> list[str]:
+    lost = (("filling and draining pipelines", p.startup_ms), ("copies", p.copies_ms), ("layout changes", p.layout_ms))
+    total = p.modelled_ms or 1.0
+    told = [f"{name} {100 * ms / total:.0f} %" for name, ms in lost if ms / total >= LOST]
+    return [f"Lost to {', '.join(told)}."] if told else []
 
 
 def _size(count: float) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+    if count >= 1e9:
+        return f"{count / 1e9:.2f} GB"
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -13,7 +13,8 @@ MOST = 24  # buffers kept of one op, the largest
 _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d+)\. The window shape is "
                      r"(\w+\[[\d,]*\])")  # fmt: skip
 _COPIES = re.compile(r"(\d+) buffering levels")
-_OTHERS: tuple[tuple[str, Literal["scratch", "spill", "temporary"]], ...] = (
+Kind = Literal["input", "output", "scratch", "spill", "temporary", "other"]
+_OTHERS: tuple[tuple[str, Kind], ...] = (
     ("scratch", "scratch"), ("spill", "spill"), ("temp", "temporary"), ("stack", "temporary"),
 )  # fmt: skip
 
@@ -55,8 +56,8 @@ def _use(allocation: dict[str, Any], block: str) -> BufferUse:
     window = _WINDOW.search(tag)
     if window:
         copies = _COPIES.search(tag)
-        way: Literal["input", "output"] = "input" if window[1] == "input" else "output"
+        way: Kind = "input" if window[1] == "input" else "output"
         return BufferUse(name=f"{way} {window[2]}", kind=way, size=size, shape=window[3], padding=padding,
                          copies=int(copies[1]) if copies else 1)  # fmt: skip
-    kind = next((kind for word, kind in _OTHERS if word in f"{tag} {block}".lower()), "other")
+    kind: Kind = next((kind for word, kind in _OTHERS if word in f"{tag} {block}".lower()), "other")
     return BufferUse(name=tag or kind, kind=kind, size=size, shape=shape, padding=padding)
