@@ -63,7 +63,7 @@ class Admission(Value):
             ("ours refuses the honest", self.refuses),
         )
         told += [f"  {what}: {', '.join(names)}" for what, names in listed if names]
-        told += [f"  no difference: {name} ({why})" for name, why in self.explained.items()]
+        told += [f"  accepted for a reason: {name} ({why})" for name, why in self.explained.items()]
         return "\n".join(told)
 
 

@@ -20,6 +20,7 @@ from jaxbench.progress import Bar, Progress, Silent
 from jaxbench.registry import task, tasks
 from jaxbench.results import Result, ResultFile, Status, summary
 from jaxbench.suites import Item, foreign, own
+from maxkernel_nb.compat import prepare_host_backend
 from maxkernel_nb.errors import InfrastructureError, MaxKernelError, UsageError
 from maxkernel_nb.store import Project
 
@@ -215,6 +216,7 @@ def _suite(sub: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit code (see the module's text)."""
     options = parser().parse_args(arguments)
+    prepare_host_backend()
     try:
         return options.run(options)
     except KeyboardInterrupt:

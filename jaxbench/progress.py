@@ -49,8 +49,9 @@ class Bar:
         self.out, self.show = out or sys.stdout, show
         self.lines: list[str] = []
         file = io.StringIO() if show else bar_file or sys.stderr
-        self._bar = tqdm(total=total, file=file, unit="task", dynamic_ncols=True, leave=False, disable=False if show else None,
-                         bar_format="{n_fmt}/{total_fmt} [{elapsed}<{remaining}] {desc}" if show else None)
+        shown = "{n_fmt}/{total_fmt} [{elapsed}<{remaining}] {desc}" if show else None
+        self._bar = tqdm(total=total, file=file, unit="task", dynamic_ncols=True, leave=False,
+                         disable=False if show else None, bar_format=shown)
 
     def __enter__(self) -> Self:
         return self

@@ -129,5 +129,6 @@ def _stand_in(eqn: Any) -> Any:
 
 
 def _is_identity(eqn: Any) -> bool:
-    """``max(x, -inf)``, which jax writes behind every maximum over an axis."""
-    return eqn.primitive.name == "max" and any(is_literal(a) and np.all(np.isneginf(a.val)) for a in eqn.invars)
+    """``max(x, -inf)``, which jax writes behind every maximum over an axis, and products with one."""
+    neutral = {"max": np.isneginf, "mul": lambda v: np.asarray(v) == 1}.get(eqn.primitive.name)
+    return neutral is not None and any(is_literal(a) and np.all(neutral(a.val)) for a in eqn.invars)

@@ -10,6 +10,9 @@ ID = "50k_Matmul_GELU_Softmax"
 SOURCE_MODEL = "KernelBench level 2 problem 99"
 CONFIG = {"batch_size": 4096, "in_features": 8192, "out_features": 8192}
 SMOKE = {"batch_size": 128, "in_features": 256, "out_features": 512}
+IDLE = {
+    "integer_pow": "gelu's cube moves results by 1.5 times the reference's own rounding; four times are allowed"
+}
 
 
 def inputs(d):
