@@ -19,7 +19,7 @@ from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
 from maxkernel_nb.journal import Journal, read_events, read_timed_events, writer
 from maxkernel_nb.modes import mode as find_mode
-from maxkernel_nb.options import POLICIES
+from maxkernel_nb.options import POLICIES, STRATEGIES
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import Case, KernelTask
@@ -48,7 +48,8 @@ def start(
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
     cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
     author: Author | str | None = None, tuning_points: int | None = None,
-    on_created: Callable[[Run], None] | None = None,
+    on_created: Callable[[Run], None] | None = None, strategy: str | None = None, executor: str | None = None,
+    seed: int = 0,
 ) -> Run:
     """Builds the task on this thread and starts a run on the engine's; returns at once.
 
@@ -58,7 +59,7 @@ def start(
     be recorded.
     """
     drive = find_mode(mode)
-    settings = _settings(policy, budget, tuning_points)
+    settings = _settings(policy, budget, tuning_points, strategy, executor, seed)
     place = Project(project).prepare()
     from maxkernel_nb.tasks.build import build_task
     from maxkernel_nb.tpu.chips import chip as find_chip
@@ -209,18 +210,23 @@ def _author(given: Author | str | None) -> tuple[Author, str]:
     return choose_author(given)
 
 
-def _settings(policy: str, budget: Budget | str | None, tuning_points: int | None) -> RunSettings:
+def _settings(policy: str, budget: Budget | str | None, tuning_points: int | None, strategy: str | None = None,
+              executor: str | None = None, seed: int = 0, width: int | None = None) -> RunSettings:
     if policy not in POLICIES:
         raise UsageError(f"There is no policy {policy!r}; use one of: {', '.join(POLICIES)}.")
     caps = parse_budget(budget) if isinstance(budget, str) else budget or Budget()
-    extra = {} if tuning_points is None else {"tuning_points": tuning_points}
-    return RunSettings(policy=policy, budget=caps, **extra)
+    given = {"tuning_points": tuning_points, "strategy": strategy, "executor": executor, "width": width}
+    if strategy is not None and strategy not in STRATEGIES:
+        raise UsageError(f"There is no strategy {strategy!r}; use one of: {', '.join(STRATEGIES)}.")
+    extra: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return RunSettings(policy=policy, budget=caps, seed=seed, **extra)
 
 
 def _restored(state: RunState, policy: Policy | None, budget: Budget | str | None) -> RunSettings:
     recorded = state.options
     caps = budget if budget is not None else Budget.from_dict(recorded["budget"])
-    return _settings(policy or recorded["policy"], caps, recorded["tuning_points"])
+    of_search = {name: recorded[name] for name in ("strategy", "executor", "seed", "width") if name in recorded}
+    return _settings(policy or recorded["policy"], caps, recorded["tuning_points"], **of_search)
 
 
 def _create(place: Project, task: KernelTask, mode: str, author: Author, settings: RunSettings) -> Run:
@@ -234,6 +240,7 @@ def _create(place: Project, task: KernelTask, mode: str, author: Author, setting
 def _recorded_options(settings: RunSettings) -> dict[str, Any]:
     return {
         "policy": settings.policy, "budget": settings.budget.to_dict(), "tuning_points": settings.tuning_points,
+        "strategy": settings.strategy, "executor": settings.executor, "seed": settings.seed, "width": settings.width,
     }
 
 

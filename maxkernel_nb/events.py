@@ -79,6 +79,7 @@ class StepFinished(Event):
     seconds: float
     result: dict[str, Any]
     summary: str = ""
+    costs: Spend | None = None
 
 
 class BaselineProfiled(Event):

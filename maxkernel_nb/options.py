@@ -78,10 +78,11 @@ class Command:
 MODES = (
     Mode("auto", "plan, write, check, compile, tune, then propose the best kernel"),
     Mode("hitl", "do the same step by step, asking you before each one"),
-    Mode("search", "a population of kernels, evolved within a budget", available=False),
+    Mode("search", "explore a graph of kernels within a budget, then propose the best one"),
 )
 
 POLICIES = ("ask", "accept-verified", "propose")
+STRATEGIES = ("auto", "parallel", "beam", "evolve", "bandit")
 
 OPTIONS = (
     Option("chip", "CHIP", "the TPU to compile and model for", choices=tuple(CHIPS), setting=True,
@@ -103,6 +104,9 @@ OPTIONS = (
     Option("author", "AUTHOR", "who writes kernels: the embedded recipes (no key, no cost), Claude, or both",
            choices=("recipes", "claude", "both"), setting=True,
            default_text="both with a key for Claude, else recipes"),
+    Option("strategy", "STRATEGY", "how a search explores: independent climbers, a beam, islands with an archive, or a "
+           "bandit with a cost model", choices=STRATEGIES, setting=True, default_text="auto: by the budget",
+           modes=("search",)),
     Option("atol", "NUMBER", "your own absolute tolerance; shown as loosened", type=float, setting=True,
            default_text="from the reference's own error"),
     Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,

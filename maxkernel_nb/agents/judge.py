@@ -23,13 +23,12 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
         judged = await runtime.evaluator.judge(
             runtime.task, candidate, gates, on_verdict=lambda verdict: _record(runtime, candidate, verdict)
         )
-        runtime.spent(Spend(judged=1), what=key)
         if judged.profile is not None:
             runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judged.profile))
         return judged
 
     title = f"{'Judge' if GateName.CHECK in gates else 'Try'} {_described(candidate)}"
-    return await runtime.step(key, "tester", title, work, Judged, summary=_summary)
+    return await runtime.step(key, "tester", title, work, Judged, summary=_summary, costs=Spend(judged=1))
 
 
 def _described(candidate: Candidate) -> str:

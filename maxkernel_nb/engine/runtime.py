@@ -42,6 +42,10 @@ class RunSettings:
     patience: int = 4  # tuning points without improvement before the search ends
     repairs: int = 2
     min_speedup: float = 1.03  # a smaller modelled gain is not worth a person's attention
+    strategy: str = "auto"  # of a search
+    width: int = 2  # draws of a search in flight at a time
+    seed: int = 0
+    executor: str = "local"
 
 
 class Mode(Protocol):
@@ -72,10 +76,11 @@ class Runtime:
     # -- for modes and sub-agents ----------------------------------------------------------------------------------
 
     async def step(self, key: str, role: str, title: str, work: Callable[[], Awaitable[V]], result: type[V],
-                   summary: Callable[[V], str] = lambda value: "") -> V:
+                   summary: Callable[[V], str] = lambda value: "", costs: Spend | None = None) -> V:
         """Does ``work`` once per run, ever: a resumed run reads the recorded answer instead.
 
-        A ``Declined`` from ``work`` is recorded too and raised again.
+        A ``Declined`` from ``work`` is recorded too and raised again. ``costs`` are charged with the answer, in one
+        event, so that work repeated after a crash is charged once.
         """
         recorded = self.run.state.results.get(key)
         if recorded is not None:
@@ -93,7 +98,7 @@ class Runtime:
         finally:
             _STEP.reset(outer_step)
         seconds = round(time.monotonic() - start, 3)
-        self.run.emit(ev.StepFinished(step=key, seconds=seconds, result=answer, summary=text))
+        self.run.emit(ev.StepFinished(step=key, seconds=seconds, result=answer, summary=text, costs=costs))
         self.spent(Spend(wall_seconds=round(self.clock.take(), 3)), what=key)
         return _recorded(answer, result)
 

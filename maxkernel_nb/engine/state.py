@@ -207,7 +207,7 @@ def _(event: ev.StepFinished, state: _Draft) -> dict[str, Any]:
         done = {"done": True, "seconds": event.seconds, "summary": event.summary}
         steps[at] = steps[at].model_copy(update=done)
     state.own("results")[event.step] = event.result
-    return {}
+    return {} if event.costs is None else {"spend": _sum(state.spend, event.costs)}
 
 
 @_apply.register
@@ -264,9 +264,11 @@ def _(event: ev.BestChanged, state: RunState) -> dict[str, Any]:
 
 @_apply.register
 def _(event: ev.Spent, state: RunState) -> dict[str, Any]:
-    old, new = state.spend, event.amount
-    fields = Spend.model_fields
-    return {"spend": Spend(**{name: getattr(old, name) + getattr(new, name) for name in fields})}
+    return {"spend": _sum(state.spend, event.amount)}
+
+
+def _sum(old: Spend, new: Spend) -> Spend:
+    return Spend.model_construct(**{name: getattr(old, name) + getattr(new, name) for name in Spend.model_fields})
 
 
 @_apply.register

@@ -6,8 +6,9 @@ from maxkernel_nb.engine.runtime import Mode
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.modes.auto import auto
 from maxkernel_nb.modes.hitl import hitl
+from maxkernel_nb.modes.search import search
 
-MODES: dict[str, Mode] = {"auto": auto, "hitl": hitl}
+MODES: dict[str, Mode] = {"auto": auto, "hitl": hitl, "search": search}
 
 
 def mode(name: str) -> Mode:

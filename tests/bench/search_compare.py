@@ -1,4 +1,4 @@
-"""Evaluations to reach 95 % of the best: `python tests/bench/search_compare.py`, on recorded landscapes of real verdicts.
+"""Evaluations to reach 95 % of the best, on recorded landscapes: `python tests/bench/search_compare.py`.
 
 Every strategy begins from the same random kernels, drawn anew for each of 30 seeds. The baselines are re-implemented
 here as such systems are described: plain parallel climbers, and a beam, both with random strategies, no memory between

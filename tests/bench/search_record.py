@@ -1,7 +1,7 @@
 """Records real verdicts over a lattice of candidates: `python tests/bench/search_record.py TASK FOLDER`.
 
-Every candidate is written by the embedded author and judged by the gates screen, trace, compile and model (no values are
-checked: the landscape is one of times). Nothing is repeated: a line a candidate in FOLDER/TASK.jsonl, and the judge's
+Every candidate is written by the embedded author and judged by the gates screen, trace, compile and model (no values
+are checked: the landscape is one of times). Nothing is repeated: a line a candidate in FOLDER/TASK.jsonl, and the judge's
 own records in FOLDER. `--store` writes tests/search/data/TASK.json.gz from the lines.
 """
 
@@ -58,7 +58,7 @@ TASKS = {
                     {"BLOCK_M": lattice(64, 1024, 16), "BLOCK_N": lattice(128, 1024, 128),
                      "BLOCK_K": lattice(256, 2048, 128)}),
     "attention": (attention, "q: bf16[1,4,1536,64], k: bf16[1,4,1536,64], v: bf16[1,4,1536,64]",
-                  dict.fromkeys(("BLOCK_Q", "BLOCK_K", "ROWS"), list(range(128, 1537, 128)))),
+                  {axis: list(range(128, 1537, 128)) for axis in ("BLOCK_Q", "BLOCK_K", "ROWS")}),
     "long_k": (long_k, "x: bf16[256,8192], w: bf16[8192,512]",
                {"BLOCK_M": lattice(32, 256, 16), "BLOCK_N": lattice(128, 512, 128),
                 "BLOCK_K": lattice(256, 8192, 128)}),
@@ -128,8 +128,8 @@ def store(name, folder):
     target = DATA / f"{name}.json.gz"
     target.write_bytes(gzip.compress(json.dumps(head, separators=(",", ":")).encode(), mtime=0))
     times = [c["ms"] for c in head["candidates"] if c["ms"]]
-    sys.stdout.write(f"{name}: {len(head['candidates'])} candidates, {len(times)} with a time, best {min(times):.4g} ms, "
-                     f"{target.stat().st_size / 1e3:.0f} kB\n")
+    sys.stdout.write(f"{name}: {len(head['candidates'])} candidates, {len(times)} with a time, best {min(times):.4g} "
+                     f"ms, {target.stat().st_size / 1e3:.0f} kB\n")
 
 
 def _lines(path):

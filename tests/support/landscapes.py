@@ -80,6 +80,7 @@ def search(strategy, landscape, most, width=1):
         seen = DrawObserved(draw=at, candidate=known["id"], modelled_ms=known["ms"], cost=int(not again),
                             result="known" if again else "verified" if known["ms"] else "failed")
         graph.observe(seen, profile_of(known))
+        strategy.lessons.observe(graph, seen)
         strategy.observe(graph, seen)
         if not again:
             curve.append(min(curve[-1] if curve else math.inf, known["ms"] or math.inf))

@@ -1,8 +1,8 @@
 """The contract between a search's strategies, the graph they read and the world that makes what they draw.
 
 In order, for each draw: ``done`` (a reason ends the drawing), ``select`` names the parents, ``propose`` says what to
-make of them, and later, in the order drawn, ``observe`` is told what came of it. A strategy is seeded and keeps no clock:
-the same answers give the same draws.
+make of them, and later, in the order drawn, ``observe`` is told what came of it. A strategy is seeded and keeps no
+clock: the same answers give the same draws.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Preview:
-    """A point before anything is spent on it. ``bound_ms``: no kernel with these constants is faster (None: unknown)."""
+    """A point before anything is spent on it. ``bound_ms``: no kernel of these constants is faster (None: unknown)."""
 
     candidate: str
     bound_ms: float | None = None

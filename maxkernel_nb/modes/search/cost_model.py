@@ -56,7 +56,8 @@ class CostModel:
         self._alpha = np.linalg.solve(self._factor.T, np.linalg.solve(self._factor, y - self._mean))
         return float(-0.5 * (y - self._mean) @ self._alpha - np.log(np.diag(self._factor)).sum())
 
-    def predict(self, points: Sequence[Mapping[str, int]], bounds: Sequence[float | None]) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, points: Sequence[Mapping[str, int]],
+                bounds: Sequence[float | None]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the log of ms."""
         x = np.array([self._point(p) for p in points])
         k = self._variance * _kernel(x, self._x, self._lengths)
@@ -65,7 +66,8 @@ class CostModel:
         v = np.linalg.solve(self._factor, k.T)
         return mean, np.sqrt(np.maximum(self._variance + _NOISE - (v**2).sum(0), 1e-12))
 
-    def improvement(self, points: Sequence[Mapping[str, int]], bounds: Sequence[float | None], best_ms: float) -> np.ndarray:
+    def improvement(self, points: Sequence[Mapping[str, int]], bounds: Sequence[float | None],
+                    best_ms: float) -> np.ndarray:
         """Expected improvement of the log time over ``best_ms``, for each point."""
         mean, sigma = self.predict(points, bounds)
         z = (math.log(best_ms) - mean) / sigma

@@ -59,7 +59,7 @@ class Node:
 
 
 class Graph:
-    """``nodes`` in the order of their first draw. ``cost`` counts judgements; ``curve``: (judgements, best ms) steps."""
+    """``nodes`` in the order of their first draw. ``curve``: (judgements, best ms) at each gain."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}

@@ -1,4 +1,4 @@
-"""What to change next: moves in a kernel's constants, and ideas for an author that writes; both read off the profile."""
+"""What to change next: moves in a kernel's constants, ideas for an author that writes; both read off the profile."""
 
 from __future__ import annotations
 

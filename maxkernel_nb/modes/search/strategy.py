@@ -1,4 +1,4 @@
-"""What every strategy shares: roots, repairs, slack for slow but promising kernels, and ideas ranked by what is known."""
+"""What every strategy shares: roots, repairs, slack for slow but promising kernels, ideas ranked by what is known."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Base:
             return self._starts.popleft() if self._starts else self.restart(graph)
         node = graph.nodes[parents[0]]
         if node.result == "failed" and self.world.refines:
-            return Draw(EdgeKind.REPAIR, node.family, parents, idea="repair what the judge refused", lineage=node.lineage)
+            return Draw(EdgeKind.REPAIR, node.family, parents, idea="repair what the judge refused",
+                        lineage=node.lineage)
         draw = self.child(graph, parents)
         if self._slow and draw is not None:
             self._slow_draws += 1
@@ -65,9 +66,9 @@ class Base:
         node = graph.nodes.get(seen.candidate)
         if node is None:
             return
-        if seen.result == "failed" and self.world.refines and node.how is not EdgeKind.RETUNE:
-            if _repairs_above(graph, node) < _REPAIRS:
-                self._repairs.append(node.id)
+        written = self.world.refines and node.how is not EdgeKind.RETUNE
+        if written and seen.result == "failed" and _repairs_above(graph, node) < _REPAIRS:
+            self._repairs.append(node.id)
         if node.timed and node.family in self._slack_draws and _leads(graph, node):
             self._slack_draws[node.family] = 0
 
@@ -141,13 +142,14 @@ class Base:
 
     def _first(self, roots: int) -> list[Draw]:
         """Each family's best guess, then their second guesses and so on."""
-        found = []
+        found: list[Draw] = []
         families = list(self.world.families.values())
         for rank in range(max((len(f.seeds) for f in families), default=0)):
             for family in families:
                 if rank < len(family.seeds):
                     lineage = f"{len(found) % max(1, self.lineages)}"
-                    found.append(Draw(EdgeKind.RECIPE, family.key, (), family.seeds[rank], "the author's guess", lineage))
+                    seed = family.seeds[rank]
+                    found.append(Draw(EdgeKind.RECIPE, family.key, (), seed, "the author's guess", lineage))
         return found[: max(roots, len(families))]
 
     def _due_for_rewrite(self, graph: Graph, node: Node) -> bool:
