@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from maxkernel_nb.tpu.schedule import CORE, LOAD, SCALAR, STORE, Bundle, Program
 
 DELAY_SLOTS = 4  # bundles after a branch that run anyway (v4 to v6e); a region marker may show fewer
 STEP_BUDGET = 400_000  # executed basic blocks; about half a second
 MASK = 0xFFFFFFFF
+SIZE_UNKNOWN = "DMA sizes that depend on data are not counted"
+GUARD_UNKNOWN = "DMAs whose guard depends on data are counted as always issued"
+REGION_UNKNOWN = "regions whose condition depends on data are counted as always run"
+TRIPS_UNKNOWN = "a loop whose trip count depends on data is counted as one trip"
 NAME = re.compile(r"%([sp])(\w+)")
 BINARY = {
     "sadd.s32": "{0} + {1}", "ssub.s32": "{0} - {1}", "sand.u32": "{0} & {1}", "sor.u32": "{0} | {1}",
@@ -25,6 +30,7 @@ BINARY = {
     "sshra.s32": "{0} >> ({1} & 63)", "smin.s32": "min({0}, {1})", "smax.s32": "max({0}, {1})",
     "smin.u32": "min({0} & 4294967295, {1} & 4294967295)", "smax.u32": "max({0} & 4294967295, {1} & 4294967295)",
     "scalar_lea.vmem": "{0} + {1}", "scalar_lea.hbm": "{0} + {1}", "scalar_lea.smem": "{0} + {1}",
+    "scalar_lea.sflag": "{0} + {1}",
     "por": "{0} or {1}", "pand": "{0} and {1}", "pnand": "not ({0} and {1})", "pnor": "not ({0} or {1})",
     "pxor": "bool({0}) != bool({1})",
 }  # fmt: skip
@@ -37,18 +43,42 @@ class Execution:
     """``times[i]``: how often bundle i runs. ``bytes_in``/``bytes_out``: HBM bytes by DMA, over the whole program.
 
     ``steps``: for each iteration of the outermost loop (one entry without a loop) the bundles it runs and the HBM bytes
-    it issues; ``repeat`` scales them where only the first part of a long loop was run. ``unknown`` says
-    what could not be followed, each as a sentence.
+    it issues; ``trace``: its DMAs and waits in order; ``repeat`` scales both where only the first part of a long loop
+    was run. ``unknown`` says what could not be followed, each as a sentence.
     """
 
     times: list[float]
     bytes_in: float = 0.0
     bytes_out: float = 0.0
     steps: list[tuple[float, float, float]] = field(default_factory=list)
+    trace: list[Event] = field(default_factory=list)
+    bundles: int = 0  # that were run; ``times`` adds up to ``repeat`` times this
     repeat: float = 1.0
     trips: tuple[float, ...] = ()
     unknown: list[str] = field(default_factory=list)
     moved: list[tuple[int, str, float]] = field(default_factory=list)  # (bundle, kind, bytes) a DMA instruction
+
+
+class Guess(NamedTuple):
+    """Stands in for data: ``trips`` of a loop that data ends, ``granules`` of a DMA that data sizes, and whether
+    regions that data guards run."""
+
+    trips: int = 1
+    granules: int = 0
+    regions: bool = True
+
+
+class Event(NamedTuple):
+    """One thing that the program does at bundle number ``at`` of its run: issue a DMA, wait for one, or pass the
+    head of its outermost loop. ``flag`` is the sync flag of a DMA or wait, ``size`` in granules."""
+
+    at: int
+    kind: int
+    flag: int = 0
+    size: int = 0
+
+
+WAITS, READS, WRITES, HEAD = range(4)
 
 
 @dataclass
@@ -68,19 +98,21 @@ class _Block:
     branch_at: int = -1
 
 
-def execute(program: Program, granule: int = 32, core: int = 0) -> Execution:
+def execute(program: Program, granule: int = 32, core: int = 0, guess: Guess | None = None) -> Execution:
     """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes; ``core``: whose share of
-    the work, on a device of several cores."""
+    the work, on a device of several cores; ``guess``: what to take for what depends on data."""
+    guess = guess or Guess()
     bundles = program.bundles
     blocks = _blocks(bundles)
     defs, unknown_names = _definitions(bundles, blocks)
     tainted = _taint(defs, unknown_names)
-    source, dmas, notes = _generate(bundles, blocks, defs, tainted)
+    source, dmas, notes = _generate(bundles, blocks, defs, tainted, guess)
     scope: dict = {"wrap": _wrap}
     exec(compile(source, "<schedule>", "exec"), scope)
-    counts, moved, marks, finished = scope["run"](STEP_BUDGET, core)
+    counts, moved, trace, cycles, finished = scope["run"](STEP_BUDGET, core)
     run = _collect(program, blocks, counts, moved, dmas, finished, notes, granule)
-    run.steps = _steps(marks, granule)
+    run.trace, run.bundles = [Event(*e) for e in trace], cycles
+    run.steps = _steps(run, granule)
     return run
 
 
@@ -210,7 +242,10 @@ def _slot(key: str) -> str:
 
 
 def _literal(text: str) -> int:
-    """Integers as signed 32-bit; an allocation's address is not known and not needed: 0."""
+    """Integers as signed 32-bit; an allocation's address is not known: a number of its own tells it from others."""
+    place = re.search(r"#allocation(\d+)(?: \+ \$0x([0-9a-f]+))?", text)
+    if place:
+        return ((int(place[1]) + 1) << 20) + int(place[2] or "0", 16)
     found = re.fullmatch(r"-?\d+|-?0x[0-9a-f]+", text.strip().lstrip("$"))
     return _wrap(int(found.group(0), 0)) if found else 0
 
@@ -253,12 +288,13 @@ def _needed(defs: list[_Def], roots: set[str]) -> set[str]:
 
 
 def _generate(
-    bundles: list[Bundle], blocks: list[_Block], defs: list[_Def], tainted: set[str]
+    bundles: list[Bundle], blocks: list[_Block], defs: list[_Def], tainted: set[str], guess: Guess
 ) -> tuple[str, list[tuple[int, str]], list[str]]:
     notes: list[str] = []
     dmas = [(i, d) for i, b in enumerate(bundles) for d in b.dmas if "hbm" in d.kind]
+    waits = [(i, w) for i, b in enumerate(bundles) for w in b.waits]
     roots = {n for b in bundles if b.branch for n in _names(b.branch.predicate)}
-    roots |= {n for _, d in dmas for n in (*_names(d.predicate), *_names(d.size))}
+    roots |= {n for _, x in (*dmas, *waits) for text in (x.predicate, x.size, x.flag) for n in _names(text)}
     needed = _needed(defs, roots) - tainted
     kept = [d for d in defs if d.to in needed]
     by_bundle: dict[int, list[_Def]] = {}
@@ -270,20 +306,24 @@ def _generate(
     body: list[list[str]] = []
     for k, block in enumerate(blocks):
         head = k == outer
-        lines = ["marks.append((cy, bi, bo))"] if head else []
-        lines += [f"c[{k}] += 1", f"cy += {block.last - block.first + 1}"]
+        lines = [f"log((cy, {HEAD}))"] if head else []
+        lines += [f"c[{k}] += 1"]
         for i in range(block.first, block.last + 1):
             lines += _phis(by_bundle.get(i, ()), k, i, blocks, home)
             lines += [f"{d.to} = {d.expression}" for d in by_bundle.get(i, ()) if not d.phi]
-            lines += [_move(n, d, tainted, notes) for n, (at, d) in enumerate(dmas) if at == i]
-        lines += _jump(bundles, blocks, k, index_of, tainted, notes)
+            now = f"cy + {i - block.first}"
+            lines += [_move(n, d, now, tainted, notes, guess) for n, (at, d) in enumerate(dmas) if at == i]
+            lines += [_wait(w, now, tainted) for at, w in waits if at == i]
+        lines += [f"cy += {block.last - block.first + 1}"]
+        lines += _jump(bundles, blocks, k, index_of, tainted, notes, guess)
         body.append(lines)
     names = sorted(needed)
     start = [f"{' = '.join(names)} = 0"] if names else []
-    start += ["prev = -1", "pc = cy = bi = bo = 0", "marks = []", f"c = [0] * {len(blocks)}", f"d = [0] * {len(dmas)}"]
+    start += ["prev = -1", "pc = cy = 0", "trace = []", "log = trace.append"]
+    start += [f"c = [0] * {len(blocks)}", f"t = [0] * {len(blocks)}", f"d = [0] * {len(dmas)}"]
     out = [f"def run(budget, {CORE}):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
     out += _dispatch(body, 0, len(body), 2)
-    out += ["    marks.append((cy, bi, bo))", "    return c, d, marks, False"]
+    out += ["    return c, d, trace, cy, False"]
     return "\n".join(out), [(i, d.kind) for i, d in dmas], notes
 
 
@@ -307,34 +347,48 @@ def _phis(defs, block: int, at: int, blocks: list[_Block], home: dict[str, int])
             if len(phis) > 1 else f"{phis[0].to} = {values[0]}"]  # fmt: skip
 
 
-def _move(n: int, dma, tainted: set[str], notes: list[str]) -> str:
+def _move(n: int, dma, now: str, tainted: set[str], notes: list[str], guess: Guess) -> str:
     size = _local(dma.size)
     if size in tainted:
-        size = "0"
-        notes.append("DMA sizes that depend on data are not counted")
+        size = str(guess.granules)
+        notes.append(SIZE_UNKNOWN)
     condition = _value(dma.predicate) if dma.predicate else "True"
     if _local(dma.predicate or "0") in tainted:
         condition = "True"
-        notes.append("DMAs whose guard depends on data are counted as always issued")
-    way = "bi" if dma.kind.startswith("hbm_to") else "bo"
-    return f"if {condition}: d[{n}] += {size}; {way} += {size}"
+        notes.append(GUARD_UNKNOWN)
+    kind = READS if dma.kind.startswith("hbm_to") else WRITES
+    return f"if {condition}: d[{n}] += {size}; log(({now}, {kind}, {_flag(dma.flag, tainted)}, {size}))"
 
 
-def _jump(bundles, blocks, k, index_of, tainted, notes) -> list[str]:
+def _wait(wait, now: str, tainted: set[str]) -> str:
+    """A wait whose guard or size depends on data is for one DMA, always."""
+    size = "1" if _local(wait.size) in tainted else _local(wait.size)
+    known = wait.predicate and _local(wait.predicate) not in tainted
+    condition = _value(wait.predicate) if known else "True"
+    return f"if {condition}: log(({now}, {WAITS}, {_flag(wait.flag, tainted)}, {size}))"
+
+
+def _flag(text: str, tainted: set[str]) -> str:
+    """A sync flag's number; those that depend on data share number 0."""
+    return "0" if not text or any(n in tainted for n in _names(text)) or ("[" in text and "%" in text) else _local(text)
+
+
+def _jump(bundles, blocks, k, index_of, tainted, notes, guess: Guess) -> list[str]:
     at = blocks[k].branch_at
     last = k + 1 >= len(blocks)
-    following = "marks.append((cy, bi, bo)); return c, d, marks, True" if last else f"pc = {k + 1}"
+    following = "return c, d, trace, cy, True" if last else f"pc = {k + 1}"
     leave = [f"prev = {k}"]
     if at < 0:
         return [*leave, following]
     branch = bundles[at].branch
     target = index_of[branch.target]
     if branch.predicate and _local(branch.predicate) in tainted:
-        if branch.target <= at:
-            notes.append("a loop whose trip count depends on data is counted as one trip")
-        else:
-            notes.append("regions whose condition depends on data are counted as always run")
-        return [*leave, following]
+        if branch.target > at:
+            notes.append(REGION_UNKNOWN)
+            return [*leave, following if guess.regions else f"pc = {target}"]
+        notes.append(TRIPS_UNKNOWN)
+        again = f"t[{k}] = (t[{k}] + 1) % {guess.trips}"
+        return [*leave, again, f"if t[{k}]: pc = {target}", f"else: {following}"]
     condition = _value(branch.predicate) if branch.predicate else "True"
     return [*leave, f"if {condition}: pc = {target}", f"else: {following}"]
 
@@ -378,13 +432,16 @@ def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> 
     )
 
 
-def _steps(marks: list[tuple[int, int, int]], granule: int) -> list[tuple[float, float, float]]:
+def _steps(run: Execution, granule: int) -> list[tuple[float, float, float]]:
     """Between one loop head and the next: (bundles, HBM bytes read, HBM bytes written)."""
-    before, steps = (0, 0, 0), []
-    for mark in marks:
-        cycles, into, out = (a - b for a, b in zip(mark, before, strict=True))
-        steps.append((float(cycles), float(into * granule), float(out * granule)))
-        before = mark
+    steps, begun = [], 0
+    moved = {READS: 0, WRITES: 0}
+    for event in (*run.trace, Event(run.bundles, HEAD)):
+        if event.kind == HEAD:
+            steps.append((float(event.at - begun), float(moved[READS] * granule), float(moved[WRITES] * granule)))
+            begun, moved = event.at, {READS: 0, WRITES: 0}
+        elif event.kind != WAITS:
+            moved[event.kind] += event.size
     return steps
 
 

@@ -116,24 +116,26 @@ class Module:
     def by_name(self) -> dict[str, Instruction]:
         return {i.name: i for c in self.computations.values() for i in c}
 
-    def walk(self, computation: str = "", times: float = 1.0) -> Iterator[tuple[Instruction, float, bool]]:
+    def walk(
+        self, computation: str = "", times: float = 1.0, ends: bool = False
+    ) -> Iterator[tuple[Instruction, float, bool]]:
         """Instructions that cost time, with how often each runs and whether that number is known for certain.
 
         Enters while bodies (times their trip count, 1 where unknown), calls and conditionals (each branch counted as
-        taken); a fusion is one instruction.
+        taken); a fusion is one instruction. ``ends`` gives the ends of asynchronous copies too.
         """
         for i in self.computations.get(computation or self.entry, ()):
             if i.opcode == "while":
                 n = i.trip_count
                 if n is None:
                     n = self._trip_from_condition(i)
-                for inner, t, sure in self.walk(i.attribute("body"), times * (n if n is not None else 1)):
+                for inner, t, sure in self.walk(i.attribute("body"), times * (n if n is not None else 1), ends):
                     yield inner, t, sure and n is not None
             elif i.opcode in ("call", "conditional", "async-start") and "custom_call_target" not in i.attributes:
                 for called in i.called:
-                    for inner, t, sure in self.walk(called, times):
+                    for inner, t, sure in self.walk(called, times, ends):
                         yield inner, t, sure and i.opcode != "conditional"
-            elif i.opcode not in FREE:
+            elif i.opcode not in FREE or (ends and i.opcode.endswith("-done")):
                 yield i, times, True
 
     def _trip_from_condition(self, loop: Instruction) -> int | None:
@@ -148,6 +150,24 @@ class Module:
                 found = re.search(r"constant\((\d+)\)", constants[name].attributes)
                 return int(found.group(1)) if found else None
         return None
+
+    def likeness(self, i: Instruction) -> str:
+        """What the program of ``i`` follows from, without names: equal for instructions that the compiler schedules
+        alike (it writes out the program of one of them only)."""
+        operands = " ".join(o.result for o in map(self.by_name.get, i.operands) if o)
+        window = re.search(r'"window_config":\{.*?"iteration_bounds":\[[^\]]*\]', i.attributes)
+        body = "\n".join(self._shape_of(c) for c in i.called)
+        return f"{i.opcode} {i.result} {operands} {window.group(0) if window else ''}\n{body}"
+
+    def _shape_of(self, computation: str) -> str:
+        body = self.computations.get(computation, [])
+        place = {i.name: str(n) for n, i in enumerate(body)}
+        lines = []
+        for i in body:
+            attributes = re.sub(r"(metadata|backend_config)=\{.*|calls=%?[\w.\-]+|sharding=\{[^}]*\}", "", i.attributes)
+            inner = " ".join(self._shape_of(c) for c in i.called)
+            lines.append(f"{i.opcode} {i.result} {[place.get(o, o) for o in i.operands]} {attributes} {inner}")
+        return "\n".join(lines)
 
     def hbm_traffic(self, i: Instruction) -> tuple[float, float]:
         """(bytes read, bytes written) in HBM by one execution, from shapes: slices and updates count their own size."""

@@ -80,6 +80,7 @@ class OpProfile(Value):
     loops: tuple[LoopProfile, ...] = ()  # outermost first
     regions: tuple[RegionProfile, ...] = ()  # largest share first
     buffers: tuple[BufferUse, ...] = ()  # largest first; empty where the compiler reports none
+    error_pct: float | None = None  # typical error (percent) of modelled_ms, for this class of op
 
 
 class ScheduleProfile(Value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 STAMPED = re.compile(r"^\d+-(?P<op>.+?)-\d+-(?P<kind>final_bundles|final_hlo-static-per-bundle-utilization)\.txt$")
@@ -21,22 +21,43 @@ BRANCH = re.compile(  # libtpu 0.0.23 also gives a bundle number, from before pa
     r"sbr\.rel\s*(?:\((?P<pred>!?%p\w+)\)\s*)?target (?:= \$region|bundleno = [^,]*, region = )(?P<region>\d+)"
 )
 DMA = re.compile(
-    r"= dma\.(?P<kind>\w+)\s+(?:\[[^\]]*\]\s*)?(?:\((?P<pred>!?%p\w+)\),)?.*?/\*size_in_granules=\*/(?P<size>[%\w]+)",
+    r"= dma\.(?P<kind>\w+)\s+(?:\[[^\]]*\]\s*)?(?:\((?P<pred>!?%p\w+)\),)?\s*/\*\w+=\*/(?P<src>%?\w+),"
+    r"\s*/\*size_in_granules=\*/(?P<size>[%\w]+),\s*/\*\w+=\*/(?P<dst>%?\w+)",
     re.S,
 )
+WAIT = re.compile(
+    r"= dma\.done\.wait\s+(?:\((?P<pred>!?%p\w+)\),\s*)?(?P<flag>\[#\w+[^\]]*\]|%\w+),\s*(?P<size>[%\w]+)"
+)
+FLAG = re.compile(r"/\*dst_syncflagno=\*/(\[#\w+[^\]]*\]|%?\w+)")
 CORE = "core_number"
 UNITS = {
     "MXU": "mxu", "XLU": "xlu", "VALU": "valu", "VPOP": "vpop", "EUP": "eup", "VLOAD": "vload",
     "VLOAD:FILL": "fill", "VSTORE": "vstore", "VSTORE:SPILL": "spill", "SALU": "salu",
+    "LOAD": "vload", "STORE": "vstore",  # libtpu 0.0.17, which separates them by bars
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Dma:
-    """One DMA instruction. ``size`` is in granules: an integer, or the register that holds it."""
+    """One DMA instruction. ``size`` is in granules: an integer, or the register that holds it.
+
+    ``source`` and ``target`` are its addresses, ``flag`` the sync flag that tells of its end: registers or literals.
+    """
 
     kind: str
     predicate: str
+    size: str
+    source: str = ""
+    target: str = ""
+    flag: str = ""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Waits until ``size`` granules (integer or register) have arrived on the sync flag ``flag``."""
+
+    predicate: str
+    flag: str
     size: str
 
 
@@ -54,6 +75,7 @@ class Bundle:
     depth: int = 0
     scalars: list[str] = field(default_factory=list)
     dmas: list[Dma] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     branch: Branch | None = None
     label: str = ""  # the region a branch goes to, before targets are known
     predicate: str = ""
@@ -119,7 +141,7 @@ def parse_utilisation(text: str) -> tuple[dict[str, list[int]], dict[str, int]]:
     numbers = [line for line in head.splitlines() if re.fullmatch(r"[\d\s]+", line) and line.strip()]
     if not names or not numbers:
         return {}, {}
-    units = [UNITS.get(n.strip(), n.strip().lower()) for n in names[0].split(",")]
+    units = [UNITS.get(n.strip(), n.strip().lower()) for n in re.split(r"[,|]", names[0])]
     capacity = dict(zip(units, map(int, numbers[0].split()), strict=False))
     table = [[int(n) for n in line.split()] for line in rows.splitlines() if line.strip()]
     return {u: [row[i] for row in table if i < len(row)] for i, u in enumerate(units)}, capacity
@@ -143,7 +165,39 @@ def parse_bundles(text: str) -> list[Bundle]:
             if target < 0:
                 raise UnknownForm(f"branch to region {bundle.label}, which the dump does not mark")
             bundle.branch = Branch(bundle.predicate, target)
+    _name_general_dmas(bundles)
     return bundles
+
+
+def _name_general_dmas(bundles: list[Bundle]) -> None:
+    """``dma.general`` does not say which way it goes: its two addresses do."""
+    if not any(d.kind == "general" for b in bundles for d in b.dmas):
+        return
+    made = {m["to"]: t for b in bundles for t in b.scalars if (m := SCALAR.match(t))}
+    kept = {m["key"]: m["value"] for b in bundles for t in b.scalars if (m := STORE.search(t))}
+    for bundle in bundles:
+        for n, d in enumerate(bundle.dmas):
+            if d.kind == "general":
+                way = f"{_space(d.source, made, kept)}_to_{_space(d.target, made, kept)}"
+                bundle.dmas[n] = replace(d, kind=way)
+
+
+def _space(register: str, made: dict[str, str], kept: dict[str, str]) -> str:
+    """The memory an address register points into: followed through copies, spills and pointer arithmetic."""
+    seen: set[str] = set()
+    todo = [register]
+    while todo:
+        name = todo.pop()
+        text = made.get(name, "")
+        if name in seen or not text:
+            continue
+        seen.add(name)
+        for space in ("hbm", "vmem", "smem"):
+            if re.search(rf"(scalar_lea|int_to_ptr|inlined_call_operand)\.{space}\b", text):
+                return space
+        load = LOAD.search(text)
+        todo += [kept[load["key"]]] if load and load["key"] in kept else re.findall(r"%s\w+", text)[1:]
+    return "unknown"
 
 
 def _raw_bundles(text: str):
@@ -176,7 +230,13 @@ def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
         if "dma." in part and "= dma." in part:
             found = DMA.search(part)
             if found and "shalt" not in part:
-                bundle.dmas.append(Dma(found["kind"], found["pred"] or "", found["size"]))
+                flag = FLAG.search(part)
+                ends = (found["src"], found["dst"], flag[1] if flag else "")
+                bundle.dmas.append(Dma(found["kind"], found["pred"] or "", found["size"], *ends))
+                continue
+            wait = WAIT.search(part)
+            if wait:
+                bundle.waits.append(Wait(wait["pred"] or "", wait["flag"], wait["size"]))
                 continue
         core = "/* core id */" in part
         text = re.sub(r"/\*.*?\*/", " ", part, flags=re.S).strip()

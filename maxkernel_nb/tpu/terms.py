@@ -1,0 +1,178 @@
+"""What a model of time needs to know of a compiled program, and nothing that depends on the model's constants.
+
+Terms are small and serialisable, so the calibration keeps those of every published program and fits without compiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from maxkernel_nb.tpu.chips import Chip
+from maxkernel_nb.tpu.emulate import (
+    GUARD_UNKNOWN,
+    REGION_UNKNOWN,
+    SIZE_UNKNOWN,
+    TRIPS_UNKNOWN,
+    WRITES,
+    Execution,
+    Guess,
+    execute,
+)
+from maxkernel_nb.tpu.hlo import Instruction, Module
+from maxkernel_nb.tpu.pipeline import Trace, compress
+from maxkernel_nb.tpu.schedule import Program
+from maxkernel_nb.values import Value
+
+Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
+MOST_TRIPS = 4096  # of a loop that data ends
+WORTH_NOTING = 1e-4  # ms
+
+
+class OpTerms(Value):
+    """One scheduled op, run ``times`` times.
+
+    ``cycles``: its bundles (the compiler's own estimate where there is no schedule: ``trace`` is None). Bytes are HBM
+    bytes of all ``cores``. ``repeat`` scales a run of which only the first part was followed. ``role``: an asynchronous
+    copy starts, and ends at the op that waits for it (``of``); a prefetch was begun by the program before.
+    ``guessed``: what depends on data was guessed; ``low_cycles`` and ``low_bytes`` are then the least it can be.
+    """
+
+    name: str
+    kind: Kind
+    times: float = 1.0
+    cores: int = 1
+    cycles: float = 0.0
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+    trace: Trace | None = None
+    repeat: float = 1.0
+    role: Literal["op", "start", "done", "prefetch"] = "op"
+    of: str = ""
+    guessed: bool = False
+    moves_itself: bool = True  # its DMAs are in the trace; else the bytes are those of its operands and results
+
+
+@dataclass
+class Reading:
+    """An op's terms beside what they were read from (None without a schedule). ``notes``: sentences for the user."""
+
+    terms: OpTerms
+    instruction: Instruction
+    program: Program | None = None
+    run: Execution | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_terms(
+    module: Module, programs: dict[str, Program], same: dict[str, str], chip: Chip, own_kernels: bool
+) -> Iterator[Reading]:
+    """Every op of a scheduled module that costs time, in the order in which they run."""
+    reader = _Reader(module, programs, same, chip, own_kernels)
+    for i, times, sure in module.walk(ends=True):
+        reading = reader.read(i, times)
+        if reading is None:
+            continue
+        if not sure:
+            reading.notes.append(f"how often {i.name} runs is not known to the compiler: counted {times:g} times")
+        yield reading
+
+
+class _Reader:
+    def __init__(
+        self, module: Module, programs: dict[str, Program], same: dict[str, str], chip: Chip, own_kernels: bool
+    ) -> None:
+        self.module, self.programs, self.same, self.chip, self.own = module, programs, same, chip, own_kernels
+        self.runs: dict[str, tuple[list[Execution], bool]] = {}
+        self.traces: dict[str, Trace] = {}
+        self.alike = {module.likeness(module.by_name[n]): p for n, p in programs.items() if n in module.by_name}
+
+    def read(self, i: Instruction, times: float) -> Reading | None:
+        if i.opcode.endswith("-done"):
+            return Reading(OpTerms(name=i.name, kind="copy", role="done", of=(*i.operands, "")[0]), i)
+        program = self.program(i)
+        if program is not None:
+            return self.scheduled(i, program, times)
+        if i.opcode in ("copy-start", "slice-start", "async-start"):
+            ahead = "cross_program_prefetch_index" in i.attributes
+            return self.estimated(i, times, "copy", "prefetch" if ahead else "start")
+        costs = i.estimated_cycles > 0 or sum(self.module.hbm_traffic(i)) > 4096
+        return self.estimated(i, times, kind_of(i, self.own)) if costs and i.target != "AllocateBuffer" else None
+
+    def program(self, i: Instruction) -> Program | None:
+        """Its own program, or that of an equal op: the compiler writes out equal ones once."""
+        found = self.programs.get(i.name) or self.programs.get(self.same.get(i.name, ""))
+        return found or (self.alike.get(self.module.likeness(i)) if self.alike and i.called else None)
+
+    def scheduled(self, i: Instruction, program: Program, times: float) -> Reading:
+        if program.name not in self.runs:
+            self.runs[program.name] = self.execute(i, program)
+            self.traces[program.name] = compress(self.runs[program.name][0][0], self.chip.dma_granule_bytes)
+        runs, guessed = self.runs[program.name]
+        run = runs[0]
+        read, written = sum(r.bytes_in for r in runs), sum(r.bytes_out for r in runs)
+        itself = any(b.dmas for b in program.bundles)
+        if not itself:
+            read, written = self.module.hbm_traffic(i)
+        terms = OpTerms(
+            name=i.name,
+            kind=kind_of(i, self.own),
+            times=times,
+            cores=len(runs),
+            cycles=sum(run.times),
+            read_bytes=read,
+            written_bytes=written,
+            trace=self.traces[program.name],
+            repeat=run.repeat,
+            guessed=guessed,
+            moves_itself=itself,
+        )
+        return Reading(terms, i, program, run, self.notes(terms, run))
+
+    def execute(self, i: Instruction, program: Program) -> tuple[list[Execution], bool]:
+        """One execution a core that has work, the longest first, and whether data had to be guessed."""
+        granule = self.chip.dma_granule_bytes
+        guess = self.guess(i, execute(program, granule), granule)
+        cores = range(self.chip.device_cores if program.asks_core else 1)
+        runs = sorted((execute(program, granule, c, guess) for c in cores), key=lambda r: -sum(r.times))
+        busy = [r for r in runs if sum(r.times) > 0.05 * sum(runs[0].times)]
+        return busy, any(u in runs[0].unknown for u in (SIZE_UNKNOWN, GUARD_UNKNOWN, REGION_UNKNOWN, TRIPS_UNKNOWN))
+
+    def guess(self, i: Instruction, once: Execution, granule: int) -> Guess:
+        """A loop that data ends runs as often as its DMAs need to bring what the op reads; DMAs of unknown size carry
+        what is left of what it writes."""
+        read, written = self.module.hbm_traffic(i)
+        trips, granules = 1, 0
+        if TRIPS_UNKNOWN in once.unknown and once.bytes_in:
+            trips = min(max(round(read / once.bytes_in), 1), MOST_TRIPS)
+        unsized = sum(1 for e in once.trace if e.kind == WRITES and not e.size)
+        if SIZE_UNKNOWN in once.unknown and unsized:
+            granules = int(max(written - once.bytes_out, 0.0) / unsized / trips / granule)
+        return Guess(trips, granules)
+
+    def notes(self, terms: OpTerms, run: Execution) -> list[str]:
+        if terms.cycles * terms.times / (self.chip.clock_ghz * 1e6) < WORTH_NOTING:
+            return []
+        found = [f"{terms.name}: {u}" for u in run.unknown]
+        if terms.kind == "pallas" and self.chip.device_cores > terms.cores:
+            cores = self.chip.device_cores
+            found.append(f"{terms.name} runs on one of {cores} cores: no grid axis is marked parallel")
+        return found
+
+    def estimated(
+        self, i: Instruction, times: float, kind: Kind, role: Literal["op", "start", "prefetch"] = "op"
+    ) -> Reading:
+        read, written = self.module.hbm_traffic(i)
+        terms = OpTerms(
+            name=i.name, kind=kind, times=times, cycles=i.estimated_cycles, read_bytes=read, written_bytes=written,
+            role=role, moves_itself=False,
+        )  # fmt: skip
+        return Reading(terms, i)
+
+
+def kind_of(i: Instruction, own_kernels: bool) -> Kind:
+    """What an instruction is to a reader of the profile; ``own_kernels``: the program itself brought Pallas calls."""
+    if i.opcode == "custom-call":
+        return "pallas" if i.target == "tpu_custom_call" and own_kernels else "custom-call"
+    return "fusion" if i.opcode == "fusion" else "copy" if i.opcode == "copy" else "other"
