@@ -15,6 +15,7 @@ class WorkerKind(StrEnum):
     CANDIDATE = "candidate"  # runs a candidate's Python, to trace and to interpret it; trusted with nothing
     JUDGE = "judge"  # oracle and comparison
     COMPILER = "compiler"  # the TPU compiler and its schedule
+    CHIP = "chip"  # the one that holds a TPU and measures on it; see ``chip_place``
 
 
 @dataclass(frozen=True)

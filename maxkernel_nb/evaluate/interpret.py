@@ -84,6 +84,22 @@ def parameters(machine: Machine) -> Any:
     return pltpu.InterpretParams(**chosen)
 
 
+def export_plain(captured: Captured) -> bytes:
+    """The captured program for the CPU, its kernels as plain operations (not with a TPU's semantics)."""
+    import jax
+    import jax.export
+    import jax.extend.core as jex
+
+    closed = captured.closed
+    plain = jex.ClosedJaxpr(with_interpret(closed.jaxpr, True), closed.consts)
+    specs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
+    try:
+        exported = jax.export.export(jax.jit(jex.jaxpr_as_fun(plain)), platforms=["cpu"])(*specs)
+        return bytes(exported.serialize())
+    except Exception as error:
+        raise JobRefused("rehearsal", f"It cannot be lowered for the CPU: {sentence(error)}") from error
+
+
 def with_interpret(jaxpr: Any, how: Any) -> Any:
     """The same jaxpr with every kernel's ``interpret`` replaced, inner jaxprs included."""
     return jaxpr.replace(eqns=[_equation(e, how) for e in jaxpr.eqns])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON, Caller
+from maxkernel_nb.evaluate.chip_gate import ChipGate, Places
+from maxkernel_nb.evaluate.chip_place import fleet
 from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, profiled, recorded, without_compiler
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
@@ -28,13 +30,16 @@ class LocalEvaluator:
     """Judges in warm worker processes of this machine.
 
     ``workers``: candidate workers and compiler workers at most (one judge worker serves them); the pool starts them as
-    jobs need them, four of a kind at most. ``executor``: another place to run the jobs. Nothing starts before the first
+    jobs need them, four of a kind at most. ``executor``: another place to run the jobs. ``chips``: what lends devices
+    to measure on, asked when a candidate has passed every other gate. Nothing starts before the first
     job or ``warm``.
     """
 
     def __init__(
-        self, store: ObjectStore, workers: int = 1, limits: Limits | None = None, executor: Executor | None = None
+        self, store: ObjectStore, workers: int = 1, limits: Limits | None = None, executor: Executor | None = None,
+        chips: Callable[[], Places | None] = fleet,
     ) -> None:
+        self._chips = chips
         self.store, self.limits, self.records = store, limits or Limits(), Records(store)
         places = {WorkerKind.CANDIDATE: workers, WorkerKind.JUDGE: 1, WorkerKind.COMPILER: workers}
         self.executor = executor or LocalPool(places, self.limits.memory_bytes)
@@ -99,7 +104,7 @@ class LocalEvaluator:
         return Judged(assessment=_assessment(candidate, verdicts, gates), profile=ground.profile)
 
     async def _ladder(self, ground: Ground) -> AsyncIterator[Verdict]:
-        for gate in (g for g in GATES if g.name in ground.gates):
+        for gate in self._gates(ground.gates):
             self._look_ahead(gate, ground)
             stopping = False
             async for verdict in self._climb(gate, ground):
@@ -107,6 +112,12 @@ class LocalEvaluator:
                 yield verdict
             if stopping:
                 return
+
+    def _gates(self, asked: Sequence[GateName]) -> Iterator[Gate]:
+        """Those asked for; what passes all of them is also measured, where there is a chip."""
+        yield from (g for g in GATES if g.name in asked)
+        if set(ALL_GATES) <= set(asked) and (places := self._chips()) is not None:
+            yield ChipGate(places)
 
     async def _climb(self, gate: Gate, ground: Ground) -> AsyncIterator[Verdict]:
         started = time.monotonic()

@@ -16,7 +16,7 @@ from maxkernel_nb.evaluate import capture, inputs, ops_suite, tamper, wire
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
-from maxkernel_nb.evaluate.interpret import Interpreter, Machine
+from maxkernel_nb.evaluate.interpret import Interpreter, Machine, export_plain
 from maxkernel_nb.evaluate.semantics import shared_output
 from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.tpu.chips import chip as chip_named
@@ -50,7 +50,7 @@ def load() -> dict[str, Any]:
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
     suite = {"suite": lambda args, buffers: ops_suite.build(args, _fenced)}
-    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check, **suite}
+    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check, "rehearse": rehearse, **suite}
 
 
 def _rehearse() -> None:
@@ -96,6 +96,16 @@ def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
             exports.append(case.name)
             made.append(capture.export(captured, args["chip"]))
     return Reply({"cases": cases, "exports": exports}, tuple(made))
+
+
+def rehearse(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """The case's program exported for the CPU, its kernels lowered to plain operations: to rehearse measuring."""
+    case = Case.from_dict(args["case"])
+    with _fenced():
+        captured = capture.capture(_program(args), case, args["static"], args["chip"])
+    if fingerprint(captured) != args["fingerprint"]:
+        raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
+    return Reply({}, (export_plain(captured),))
 
 
 def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:

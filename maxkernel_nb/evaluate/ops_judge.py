@@ -27,7 +27,8 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.jit(lambda x: x + 1)(0.0).block_until_ready()
-    return {"ping": lambda args, buffers: Reply({}), "compare": compare_outputs, "admit": admit, "outputs": outputs}
+    return {"ping": lambda args, buffers: Reply({}), "compare": compare_outputs, "admit": admit, "outputs": outputs,
+            "compare_on_chip": compare_on_chip}
 
 
 def outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -48,6 +49,13 @@ def compare_outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     own = _answer(own_bytes, case, seed, variant, wide=False)
     oracle = _answer(oracle_bytes, case, seed, variant, wide=args["wide"]) if oracle_bytes else own
     return Reply(_facts(compare(got, own, oracle, Tolerance.from_dict(args["tolerance"]))))
+
+
+def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Outputs from a device at full size; see ``ops_chip_judge``."""
+    from maxkernel_nb.evaluate.ops_chip_judge import compared
+
+    return Reply(compared(args, buffers, lambda e, case, seed, wide: _answer(e, case, seed, Variant.DRAWN, wide)))
 
 
 def admit(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:

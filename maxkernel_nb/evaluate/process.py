@@ -46,7 +46,8 @@ class WorkerTainted(Exception):
 class WorkerProcess:
     """A warm worker. Not thread-safe, except ``kill``."""
 
-    def __init__(self, kind: WorkerKind, memory_bytes: int) -> None:
+    def __init__(self, kind: WorkerKind, memory_bytes: int, more: Mapping[str, str] | None = None) -> None:
+        """``more``: variables of this worker's environment, over the ones that every worker of its kind has."""
         sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-{kind}-"))
         request_read, self._requests = os.pipe()
@@ -58,7 +59,7 @@ class WorkerProcess:
             self.process = subprocess.Popen(
                 command(kind, request_read, reply_write, memory_bytes),
                 cwd=home,
-                env=environment(kind, self.folder),
+                env={**environment(kind, self.folder), **(more or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=(self.folder / "log").open("wb"),

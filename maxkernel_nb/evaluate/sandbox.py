@@ -20,7 +20,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
-FILE_BYTES = {"candidate": 64 << 20, "judge": 64 << 20, "compiler": 2 << 30}  # largest file a worker may write
+FILE_BYTES = {"candidate": 64 << 20, "judge": 64 << 20, "compiler": 2 << 30, "chip": 4 << 30}  # largest file a worker may write
 OPEN_FILES = 512
 
 
@@ -37,7 +37,7 @@ def limit(kind: str, memory_bytes: int) -> None:
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, FILE_BYTES[kind])
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
-    if sys.platform == "linux":
+    if sys.platform == "linux" and kind != "chip":  # a TPU's runtime maps far more than it uses
         _lower(resource.RLIMIT_AS, _mapped_bytes() + memory_bytes)
 
 

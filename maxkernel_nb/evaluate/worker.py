@@ -17,6 +17,7 @@ TABLES = {
     "candidate": "maxkernel_nb.evaluate.ops_candidate",
     "judge": "maxkernel_nb.evaluate.ops_judge",
     "compiler": "maxkernel_nb.evaluate.ops_compiler",
+    "chip": "maxkernel_nb.evaluate.ops_chip",
 }
 
 

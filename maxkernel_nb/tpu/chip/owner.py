@@ -33,10 +33,7 @@ class Ownership:
     chips: int
     chip: str
     reason: str
-
-    @property
-    def rehearsal(self) -> bool:
-        return self.platform == CPU
+    rehearsal: bool = False  # what is measured then says nothing about a TPU
 
     def device(self, number: int) -> str:
         """A device's name, for its lock and for a person."""
@@ -60,7 +57,8 @@ def decide(choice: str, notebook: Notebook, present: str | None, present_chips: 
         return Ownership("none", "", 0, "", f"measuring is turned off ({VARIABLE}=off): times are modelled")
     if choice.startswith(CPU):
         owner: Literal["kernel", "worker"] = "kernel" if choice.endswith("kernel") else "worker"
-        return Ownership(owner, CPU, 1, "", f"a rehearsal: the CPU stands in for the chip ({VARIABLE}={choice})")
+        told = f"a rehearsal: the CPU stands in for the chip ({VARIABLE}={choice})"
+        return Ownership(owner, CPU, 1, "", told, rehearsal=True)
     if notebook.platform == "tpu":
         chip = detect_chip(notebook.kind) or present or ""
         return Ownership("kernel", "tpu", notebook.devices, chip,

@@ -34,11 +34,12 @@ class CellRuns(Exception):
 @dataclass(frozen=True)
 class Place:
     """A device and what a session must know of it. ``on_chip``: bytes of memory that repeated inputs could stay in.
-    ``limit``: bytes that may be used, None for what the device says.
+    ``number``: of its plane in a trace, None: the only one where our programs run. ``limit``: bytes that may be used,
+    None for what the device says.
     """
 
     device: Any
-    number: int
+    number: int | None
     on_chip: int
     limit: int | None = None
     quiet: Quiet | None = None
@@ -54,6 +55,7 @@ class Session:
         self.programs: dict[str, Program] = {}
         self._sets: list[list[Any]] = []
         self._turn = 0
+        self.first_seed = 0  # of the first set of inputs
         self._draw: Draw = lambda seed: []
         self._expected: dict[int, list[np.ndarray]] = {}
         self._rng = np.random.default_rng(0)
@@ -92,6 +94,7 @@ class Session:
         _delete(self._sets)
         self._sets, self._expected = [], {}
         self._rng = np.random.default_rng(seed)
+        self.first_seed = seed * 1000
         for number in range(sets):
             arrays = self._draw(seed * 1000 + number)
             self._sets.append([jax.device_put(a, self.place.device) for a in arrays])
@@ -135,7 +138,8 @@ class Session:
     def window(self, pairs: int) -> dict[str, Any]:
         """``pairs`` times both programs in random order: device milliseconds [pairs, 2] and the wall's.
 
-        ``disturbed`` says why the window may not count. ``wrong``: the last timed output is not the checked one.
+        ``disturbed`` says why the window may not count, ``kept`` which pairs nothing interrupted. ``wrong``: the last
+        timed output is not the checked one.
         """
         order = [list(self._rng.permutation(SIDES)) for _ in range(pairs)]
         ran = [side for pair in order for side in pair]
@@ -165,10 +169,10 @@ class Session:
         try:
             device = self._times(made.raw, ran)
         except trace.Disturbed as why:
-            return {"pairs": [], "walls": [], "disturbed": str(why), "seconds": seconds, "wrong": wrong}
+            return {"pairs": [], "walls": [], "kept": [], "disturbed": str(why), "seconds": seconds, "wrong": wrong}
         kept = [not any(taken[2 * n : 2 * n + 2]) for n in range(pairs)]
-        times = {"pairs": _paired(order, device, kept), "walls": _paired(order, walls, kept)}
-        return {**times, "disturbed": "", "seconds": seconds, "wrong": wrong, "preempted": kept.count(False)}
+        times = {"pairs": _paired(order, device), "walls": _paired(order, walls), "kept": kept}
+        return {**times, "disturbed": "", "seconds": seconds, "wrong": wrong}
 
     def _taken(self, wall: float, used: float) -> bool:
         """Where the CPU plays the chip, another process may have had it meanwhile: then the run says nothing."""
@@ -176,7 +180,8 @@ class Session:
 
     def _left(self, why: str, began: float, last: tuple[int, Any] | None) -> dict[str, Any]:
         _delete(last[1] if last else [])
-        return {"pairs": [], "walls": [], "disturbed": why, "seconds": time.monotonic() - began, "wrong": ""}
+        seconds = time.monotonic() - began
+        return {"pairs": [], "walls": [], "kept": [], "disturbed": why, "seconds": seconds, "wrong": ""}
 
     def _times(self, raw: bytes, ran: Sequence[str]) -> list[float]:
         names = [self.programs[side].name for side in ran]
@@ -279,12 +284,10 @@ class Session:
         return self._turn
 
 
-def _paired(order: Sequence[Sequence[str]], times: Sequence[float], kept: Sequence[bool]) -> list[list[float]]:
-    """The times of each pair that counts as [reference, candidate], whatever their order was."""
+def _paired(order: Sequence[Sequence[str]], times: Sequence[float]) -> list[list[float]]:
+    """The times of each pair as [reference, candidate], whatever their order was."""
     pairs = []
     for number, pair in enumerate(order):
-        if not kept[number]:
-            continue
         by_side = dict(zip(pair, times[2 * number : 2 * number + 2], strict=True))
         pairs.append([by_side[REFERENCE], by_side[CANDIDATE]])
     return pairs

@@ -104,7 +104,8 @@ def _tpu(plane: Any, number: int) -> DeviceTrace:
 
 def _host(plane: Any) -> DeviceTrace:
     """Runs put together from the ops that carry their number: from the first op's start to the last event's end."""
-    ops, ends = [], {}
+    ops: list[Event] = []
+    ends: dict[Any, float] = {}
     for line in plane.lines:
         for event in (_event(e) for e in line.events if not e.name.startswith(_HOST_NOISE)):
             run = event.stats.get("run_id")
@@ -137,19 +138,19 @@ def program_name(module: str) -> str:
     return _FINGERPRINT.sub("", module).removeprefix("jit_")
 
 
-def calls(traces: Sequence[DeviceTrace], expected: Sequence[str], device: int = 0) -> tuple[Call, ...]:
+def calls(traces: Sequence[DeviceTrace], expected: Sequence[str], device: int | None = None) -> tuple[Call, ...]:
     """The runs of ``expected`` programs, in the order in which they were called, each waited for before the next.
 
-    ``device`` is the number of the chip they were sent to. All device time between one run's start and the next one's
-    is the run's own: not only what bears its name.
+    ``device`` is the number of the chip they were sent to; None: whichever it was, but one. All device time between
+    one run's start and the next one's is the run's own: not only what bears its name.
 
     Raises:
         Disturbed: another program ran in between.
         TraceRefused: events are missing, double, without duration, or not where they must be.
     """
-    mine = _chosen(traces, device)
-    others = [t for t in traces if t is not mine]
     wanted = set(expected)
+    mine = _chosen(traces, device, wanted)
+    others = [t for t in traces if t is not mine]
     if strays := [m.name for t in others for m in t.modules if program_name(m.name) in wanted]:
         raise TraceRefused(f"{program_name(strays[0])} ran on another chip than the one it was sent to.")
     if foreign := [m for m in mine.modules if program_name(m.name) not in wanted]:
@@ -159,7 +160,10 @@ def calls(traces: Sequence[DeviceTrace], expected: Sequence[str], device: int = 
     return tuple(_calls(mine))
 
 
-def _chosen(traces: Sequence[DeviceTrace], device: int) -> DeviceTrace:
+def _chosen(traces: Sequence[DeviceTrace], device: int | None, wanted: set[str]) -> DeviceTrace:
+    if device is None:
+        ran = [t for t in traces if any(program_name(m.name) in wanted for m in t.modules)]
+        return ran[0] if ran else traces[0]
     found = [t for t in traces if t.device in (device, -1)]
     if not found:
         seen = ", ".join(str(t.device) for t in traces)
