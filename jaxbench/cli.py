@@ -12,7 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from jaxbench.harness import RESULTS, Done, Harness, line
 from jaxbench.listing import description, facts, listing
@@ -28,23 +30,39 @@ OK, WANTING, USAGE, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 Run = Callable[[argparse.Namespace], int]
 
 
-def _out(text: str) -> None:
+@dataclass(frozen=True)
+class Console:
+    """Where a command tells what it finds, and how it shows progress: a terminal, or a notebook's output.
+
+    ``page``: takes a report as HTML; None where only text can be shown.
+    """
+
+    write: Callable[[str], object]
+    progress: Callable[[int], Progress]
+    page: Callable[[str], object] | None = None
+
+
+def _terminal(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
+TERMINAL = Console(_terminal, Bar)
+
+
 def _list(options: argparse.Namespace) -> int:
-    chosen = [t for t in tasks() if options.tier in ("", t.tier)]
     if options.suite:
-        _out("\n".join(f"{item.id:58} {item.path}" for item in foreign(options.suite)))
-    else:
-        _out(json.dumps([facts(t) for t in chosen], indent=1) if options.json else listing(chosen))
+        options.console.write("\n".join(f"{item.id:58} {item.path}" for item in foreign(options.suite)))
+        return OK
+    chosen = [t for t in tasks() if options.tier in ("", t.tier)]
+    text = json.dumps([facts(t) for t in chosen], indent=1) if options.json else listing(chosen)
+    options.console.write(text)
     return OK
 
 
 def _show(options: argparse.Namespace) -> int:
     bench = task(options.id)
-    _out(json.dumps(facts(bench), indent=1) if options.json else description(bench))
+    options.console.write(json.dumps(facts(bench), indent=1) if options.json else description(bench))
     return OK
 
 
@@ -55,12 +73,14 @@ def _admit(options: argparse.Namespace) -> int:
     clean, passing = 0, []
     for bench in chosen:
         admission = admit(bench, tuple(range(options.seeds)))
-        _out(json.dumps(admission.to_dict()) if options.json else admission.describe())
+        options.console.write(json.dumps(admission.to_dict()) if options.json else admission.describe())
         clean += admission.admitted
         passing += [bench.number] if admission.original_passes else []
     if not options.json:
-        _out(f"{clean} of {len(chosen)} admitted under our rule; the original rule accepts a wrong answer to "
-             f"{len(passing)}: {', '.join(passing) or 'none'}")
+        options.console.write(
+            f"{clean} of {len(chosen)} admitted under our rule; the original rule accepts a wrong answer to "
+            f"{len(passing)}: {', '.join(passing) or 'none'}"
+        )
     return OK if clean == len(chosen) else WANTING
 
 
@@ -74,7 +94,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     with _harness(options) as harness:
         result = harness.evaluate(_items(options)[0], options.kernel)
         harness.results.append(result)
-    _out(json.dumps(_with_verdicts(result), indent=1) if options.json else _judgement(result))
+    options.console.write(json.dumps(_with_verdicts(result), indent=1) if options.json else _judgement(result))
     return _code([result])
 
 
@@ -86,18 +106,20 @@ def _optimize(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from jaxbench.report import text_report, write_report
+    from jaxbench.report import page, text_report, write_report
 
     file = ResultFile(_results_path(options))
     results = file.read()
     if not results:
         raise UsageError(f"There are no results in {file.path}; make some with python -m jaxbench run --all.")
     if options.json:
-        _out("\n".join(json.dumps(summary(r)) for r in results))
+        options.console.write("\n".join(json.dumps(summary(r)) for r in results))
         return OK
     written = write_report(results, options.out or file.path.parent)
-    _out(text_report(results))
-    _out("Written: " + ", ".join(str(os.path.relpath(p)) for p in written))
+    if options.console.page is not None:
+        options.console.page(page(results))
+    options.console.write(text_report(results))
+    options.console.write("Written: " + ", ".join(str(os.path.relpath(p)) for p in written))
     return OK
 
 
@@ -120,7 +142,7 @@ def _harness(options: argparse.Namespace) -> Harness:
 
 def _progress(options: argparse.Namespace) -> Callable[[int], Progress]:
     silent = options.json or getattr(options, "quiet", False)
-    return (lambda total: Silent()) if silent else (lambda total: Bar(total))
+    return (lambda total: Silent()) if silent else options.console.progress
 
 
 def _results_path(options: argparse.Namespace) -> Path:
@@ -129,12 +151,13 @@ def _results_path(options: argparse.Namespace) -> Path:
 
 def _told(done: Done, harness: Harness, options: argparse.Namespace) -> int:
     if options.json:
-        _out("\n".join(json.dumps(summary(r)) for r in done.results))
+        options.console.write("\n".join(json.dumps(summary(r)) for r in done.results))
     else:
         known = f", {done.skipped} known already" if done.skipped else ""
         stopped = " Interrupted; --resume goes on." if done.interrupted else ""
         kept = os.path.relpath(harness.results.path)
-        _out(f"{len(done.results)} done{known}; results in {kept}.{stopped} python -m jaxbench report sums them up.")
+        told = f"{len(done.results)} done{known}; results in {kept}.{stopped}"
+        options.console.write(f"{told} `report` sums them up.")
     return INTERRUPTED if done.interrupted else _code(done.results)
 
 
@@ -155,8 +178,15 @@ def _judgement(result: Result) -> str:
     return "\n".join([line(result), *steps])
 
 
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises one sentence instead of leaving the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}; see {self.prog} --help.")
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="python -m jaxbench", description="50 JAX tasks for TPU kernels.",
         epilog="Exit codes: 0 done, 1 found wanting (kernel refused, task not admitted ...), 2 no such thing, "
         "3 our own machinery failed, 130 interrupted (what was done is kept).",
@@ -213,12 +243,22 @@ def _suite(sub: argparse.ArgumentParser) -> None:
                      help="a folder of foreign tasks (CONFIG, create_inputs, workload); their code runs in a sandbox")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit code (see the module's text)."""
+def execute(arguments: Sequence[str], console: Console = TERMINAL, project: str | None = None) -> int:
+    """Runs one command and gives its exit code (see the module's text). ``project``: the folder where none is named.
+
+    Raises ``MaxKernelError`` for what cannot be done, and ``SystemExit`` after ``--help``.
+    """
     options = parser().parse_args(arguments)
+    options.console = console
+    options.project = getattr(options, "project", None) or project
     prepare_host_backend()
+    return options.run(options)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``execute`` for a terminal: an error is one sentence on standard error, and an exit code."""
     try:
-        return options.run(options)
+        return execute(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
     except InfrastructureError as error:

@@ -120,9 +120,11 @@ def _entrant(chip: str, name: str, group: list[Result], draw: bool) -> Section:
 def _sentence(total: Summary) -> str:
     if not total.n:
         return f"Nothing was judged ({total.faults} faults of our own)."
-    told = f"{total.verified} of {total.n} tasks have a verified kernel; geometric mean {_x(total.geomean)} "
-    told += f"(n = {total.n}, {total.failed} failures as 1x, {total.clipped} clipped), {_x(total.geomean_verified)} over the "
-    told += f"{len(total.speedups)} verified and modelled alone."
+    counted = f"n = {total.n}, {total.failed} failures as 1x, {total.clipped} clipped"
+    told = (
+        f"{total.verified} of {total.n} tasks have a verified kernel; geometric mean {_x(total.geomean)} ({counted}), "
+        f"{_x(total.geomean_verified)} over the {len(total.speedups)} verified and modelled alone."
+    )
     return told + (f" {total.faults} tries ended in a fault of our own and do not count." if total.faults else "")
 
 
@@ -211,6 +213,11 @@ def _markdown(made: Sequence[Section]) -> str:
             rows = [table.head, tuple("---" for _ in table.head), *table.rows]
             parts.append("\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows))
     return "\n\n".join(parts) + "\n"
+
+
+def page(results: Sequence[Result]) -> str:
+    """The report as one HTML page with its pictures inside."""
+    return _html(sections(results))
 
 
 def _html(made: Sequence[Section]) -> str:

@@ -89,6 +89,11 @@ class Commands:
             ) from error
         return _link(f"Report of run {state.run_id}", path)
 
+    def do_bench(self, line: CommandLine) -> Bundle | None:
+        from maxkernel_nb.magics.bench import bench
+
+        return bench(line.words, self.project)
+
     def do_config(self, line: CommandLine) -> Table:
         rows = tuple(
             (s.option.name, s.option.default_text if s.value is None else str(s.value), s.origin)

@@ -51,6 +51,8 @@ class Completer:
             return []
         if found.name == "help":
             return [c.name for c in COMMANDS] + [m.name for m in MODES]
+        if found.words:
+            return list(found.offers) if len(before) == 2 else []
         runs = self._runs() if found.run and len(before) == 2 else []
         choices = self._choices(before) if found.name == "answer" else []
         return choices + runs + self._options(found.options, before)

@@ -32,6 +32,7 @@ class CommandLine:
     extra: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     help: bool = False
+    words: tuple[str, ...] = ()  # of a command that reads them itself
 
 
 def parse_cell_line(line: str) -> CellLine:
@@ -55,7 +56,9 @@ def parse_command_line(line: str) -> CommandLine:
     if not words:
         return CommandLine(_command("help"))
     found = _command(words[0])
-    if _asks_help(words):
+    if found.words and words[1:]:
+        return CommandLine(found, words=tuple(words[1:]))
+    if _asks_help(words) or found.words:
         return CommandLine(found, help=True)
     options, rest = _parse(words[1:], found.options, f"%maxkernel {found.name}")
     return _place(found, rest, options)

@@ -64,10 +64,12 @@ class Command:
     extra: str = ""  # metavar of one more word
     needs_extra: bool = False  # it may not be left out; a single word is then it, not a run
     options: tuple[Option, ...] = ()
+    words: str = ""  # metavar of words and options that the command reads itself
+    offers: tuple[str, ...] = ()  # what its first word may be
 
     @property
     def usage(self) -> str:
-        words = [self.name]
+        words = [self.name, *([self.words] if self.words else [])]
         words += ["[RUN]"] if self.run else []
         words += ["[HUNK ...]"] if self.hunks else []
         words += [self.extra if self.needs_extra else f"[{self.extra}]"] if self.extra else []
@@ -143,6 +145,8 @@ COMMANDS = (
     Command("report", "write a run's HTML report", run=True, extra="FILE"),
     Command("cost", "tokens, money, chip seconds and time spent, with their caps; model calls by sub-agent and round",
             run=True),
+    Command("bench", "the benchmark's 50 tasks with live progress: list, show, run, evaluate, optimize, report, admit",
+            words="COMMAND ...", offers=("list", "show", "run", "evaluate", "optimize", "report", "admit")),
     Command("config", "every setting, its value and where it came from"),
     Command("doctor", "check what this machine can do, and say what to install"),
     Command("version", "versions of maxkernel, jax and the TPU compiler"),

@@ -51,7 +51,7 @@ class Case(Value):
     name: str
     role: CaseRole
     args: tuple[ArgSpec, ...]
-    maker: str = Field("", repr=False)
+    maker: str = Field(default="", repr=False)
 
     @property
     def shapes(self) -> str:
