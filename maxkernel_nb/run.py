@@ -15,6 +15,7 @@ from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.events import AnyEvent
 from maxkernel_nb.journal import Journal
 from maxkernel_nb.store import Project
+from maxkernel_nb.tpu.chip.quiet import QUIET
 
 if TYPE_CHECKING:
     from maxkernel_nb.engine.binding import BoundKernel
@@ -78,7 +79,7 @@ class Run:
             self._changed.notify_all()
 
     def _wait_for(self, there: Callable[[], bool], timeout: float | None) -> Run:
-        with self._changed:
+        with QUIET.only_waiting(), self._changed:  # the cell that waits lets measuring go on
             if not self._changed.wait_for(lambda: there() or self._broken is not None, timeout):
                 raise self._still_busy(timeout)
             if self._broken is not None:
@@ -160,6 +161,8 @@ class Run:
 
     def ask(self, question: str) -> Run:
         """Asks about the work at any time; the answer comes beside the run, under ``state.explanations``."""
+        if not question.strip():
+            raise UsageError("The question is empty; write it first, then ask.")
         if self.runtime is None:
             raise UsageError(f"Run {self.id} is not attached to this kernel; resume it first, then ask.")
         from maxkernel_nb.agents.explainer import explain_beside

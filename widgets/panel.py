@@ -40,6 +40,8 @@ class RunLike(Protocol):
     def pause(self) -> Any: ...
     def unpause(self) -> Any: ...
     def undo(self) -> Any: ...
+    def take_back(self) -> Any: ...
+    def ask(self, question: str) -> Any: ...
     def answer(self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None) -> Any: ...
 
 
@@ -123,6 +125,10 @@ class RunPanel(anywidget.AnyWidget):
             case Intent.ANSWER:
                 text, hunks = message.comment, message.hunks
                 run.answer(message.choice, text=text, via="button", uuid=message.id, hunks=hunks)
+            case Intent.TAKEBACK:
+                run.take_back()
+            case Intent.ASK:
+                run.ask(message.comment)
 
     def _refuse_stale(self, message: Message) -> None:
         asked, proposal = self._run.state.open_question, self._run.state.open_proposal

@@ -23,6 +23,8 @@ class Intent(StrEnum):
     UNPAUSE = "unpause"
     UNDO = "undo"
     ANSWER = "answer"
+    TAKEBACK = "takeback"
+    ASK = "ask"
 
 
 class Message(Value):
@@ -33,7 +35,7 @@ class Message(Value):
     proposal: str = ""  # the proposal or question the person was looking at
     choice: str = ""  # the answer to that question
     hunks: tuple[int, ...] | None = None  # None: all
-    comment: str = ""
+    comment: str = ""  # what was written: a remark, an answer's text, a question
 
 
 class Ack(Value):

@@ -45,3 +45,5 @@ async def explain_beside(runtime: Runtime, question: str) -> None:
     if not runtime.run.state.conversations:
         seat(runtime)
     await explain(runtime, question)
+    if runtime.done:  # asked after the end: the journal is given back again
+        runtime.run.close()

@@ -13,7 +13,10 @@ _LABELS = {
     "pause": "Pause",
     "unpause": "Continue",
     "undo": "Undo",
+    "takeback": "Take back from auto",
+    "ask": "Ask a question",
 }
+_ANSWERING = ("claude", "both")  # authors that can be asked
 
 
 def _action(state: RunState, intent: str, primary: bool = False, label: str = "") -> m.Action:
@@ -30,16 +33,27 @@ def next_action(state: RunState) -> m.NextAction:
     if state.ended:
         return _afterwards(state)
     stop = _action(state, "stop")
+    beside = (*_take_back(state), *_ask_beside(state))
     if state.status is Status.PAUSED:
         go_on = _action(state, "unpause", primary=True)
-        return m.NextAction(text="Paused before the next step.", actions=(go_on, stop))
+        return m.NextAction(text="Paused before the next step.", actions=(go_on, *beside, stop))
     step = next((s.title for s in reversed(state.steps) if not s.done), "")
     doing = f"Working: {step}." if step else "Working."
-    if state.control == "auto":
-        doing += f" %maxkernel takeback {state.run_id} takes the run back from auto."
     return m.NextAction(
-        text=f"{doing} Nothing to do yet; the notebook stays free.", actions=(_action(state, "pause"), stop)
+        text=f"{doing} Nothing to do yet; the notebook stays free.", actions=(*beside, _action(state, "pause"), stop)
     )
+
+
+def _take_back(state: RunState) -> tuple[m.Action, ...]:
+    return (_action(state, "takeback"),) if state.control == "auto" else ()
+
+
+def _ask_beside(state: RunState) -> tuple[m.Action, ...]:
+    """A person's own question, at any time, where the author can answer it."""
+    if state.author not in _ANSWERING:
+        return ()
+    command = f'%maxkernel ask {state.run_id} "..."'
+    return (m.Action(intent="ask", label=_LABELS["ask"], command=command, takes_text="your question"),)
 
 
 def _ask(state: RunState, asked: QuestionAsked) -> m.NextAction:
@@ -55,7 +69,8 @@ def _ask(state: RunState, asked: QuestionAsked) -> m.NextAction:
         for c in asked.choices
     )
     question = m.QuestionView(id=asked.question, title=asked.title, text=asked.text, editable=asked.editable)
-    return m.NextAction(text=asked.title, actions=(*answers, _action(state, "stop")), question=question)
+    beside = () if any(c.name == "ask" for c in asked.choices) else _ask_beside(state)
+    return m.NextAction(text=asked.title, actions=(*answers, *beside, _action(state, "stop")), question=question)
 
 
 def _answer_command(state: RunState, asked: QuestionAsked, choice: str) -> str:
@@ -68,7 +83,7 @@ def _decide(state: RunState) -> m.NextAction:
     proposal = state.open_proposal
     assert proposal is not None
     accept, reject = _action(state, "accept", primary=True, label="Accept kernel"), _action(state, "reject")
-    stop = () if state.ended else (_action(state, "stop"),)
+    stop = () if state.ended else (*_ask_beside(state), _action(state, "stop"))
     return m.NextAction(
         text="Accept or reject the proposed kernel.",
         effect=f"Accepting binds {function_name(state)} to the kernel (the reference stays in its .reference) and "

@@ -76,6 +76,14 @@ class SampleRun:
         self.calls.append(("unpause", {}))
         self.emit(ev.StatusChanged(status=Status.RUNNING))
 
+    def take_back(self) -> None:
+        self.calls.append(("takeback", {}))
+        self.emit(ev.ControlChanged(to="person"))
+
+    def ask(self, question: str) -> None:
+        self.calls.append(("ask", {"question": question}))
+        self.emit(ev.Explained(question=question, answer="Because."))
+
     def undo(self) -> None:
         self.calls.append(("undo", {}))
         applied = next((p for p in self.state.proposals.values() if p.bound), None)

@@ -348,6 +348,13 @@ def asked() -> list[AnyEvent]:
     return [*started()[:-2], question, ev.StatusChanged(status=Status.WAITING)]
 
 
+def handed_over() -> list[AnyEvent]:
+    """A human-in-the-loop run of Claude's that auto drives for now."""
+    first, *rest = started()
+    reading = ev.StepStarted(step="attack:2", role="profiler", title="Read the profile, plan the next attack")
+    return [first.model_copy(update={"mode": "hitl", "author": "claude"}), *rest, ev.ControlChanged(to="auto"), reading]
+
+
 def failed() -> list[AnyEvent]:
     return [
         *started(),
@@ -401,6 +408,7 @@ ALL = {
     "stopped": stopped,
     "weak": weak,
     "asked": asked,
+    "handed_over": handed_over,
 }
 
 

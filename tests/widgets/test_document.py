@@ -138,6 +138,13 @@ def test_a_question_becomes_the_next_action():
     assert seen.next.question.editable == samples.PLAN.summary
 
 
+def test_a_run_in_the_hands_of_auto_can_be_taken_back_and_one_of_claudes_can_be_asked():
+    actions = {a.intent: a for a in doc(samples.handed_over()).next.actions}
+    assert actions["takeback"].command == "%maxkernel takeback auto-7f3a"
+    assert actions["ask"].takes_text and actions["ask"].command == '%maxkernel ask auto-7f3a "..."'
+    assert not {"takeback", "ask"} & {a.intent for a in doc(samples.tuned()).next.actions}  # recipes answer nothing
+
+
 def test_hunks_show_each_baseline_line_once():
     baseline = "".join(f"line {n}\n" for n in range(30))
     proposed = baseline.replace("line 5\n", "five\n").replace("line 9\n", "").replace("line 20\n", "a\nb\n")

@@ -155,6 +155,17 @@ def test_an_edited_plan_travels_with_the_answer_that_takes_it(view):
 
 
 @pytest.mark.e2e
+def test_a_run_is_taken_back_and_asked_about_by_clicks(view):
+    page = view("doc=handed_over")
+    page.get_by_role("button", name="Take back from auto").click()
+    page.get_by_role("textbox", name="Your question").fill("Why not 512?")
+    page.get_by_role("button", name="Ask a question").click()
+    sent = [(m["intent"], m["comment"]) for m in page.evaluate("window.sent")]
+    assert sent == [("takeback", ""), ("ask", "Why not 512?")]
+    assert page.get_by_role("textbox", name="Your question").input_value() == ""
+
+
+@pytest.mark.e2e
 def test_hostile_text_is_only_ever_text(view):
     page = view("doc=hostile")
     for tab in page.get_by_role("tab").all():

@@ -96,6 +96,15 @@ def test_an_answer_carries_choice_and_text():
     assert run.calls == [("answer", given)]
 
 
+def test_a_run_is_taken_back_from_auto_and_asked_about():
+    run = SampleRun(samples.handed_over())
+    panel = Panel(run)
+    assert [a["intent"] for a in panel.doc["next"]["actions"]] == ["takeback", "ask", "pause", "stop"]
+    assert panel.receive(intent="takeback")["ok"] and run.state.control == "person"
+    assert panel.receive(intent="ask", comment="Why not 512?")["ok"]
+    assert run.calls == [("takeback", {}), ("ask", {"question": "Why not 512?"})]
+
+
 @pytest.mark.parametrize("content", [{"id": "x", "intent": "format-disk"}, {"id": "x"}, {"intent": 1}, "text", None])
 def test_what_is_not_a_message_is_answered_and_does_nothing(run, panel, content):
     panel._handle_custom_msg(content, [])

@@ -16,6 +16,7 @@ export interface Said {
 const BUSY_AFTER_MS = 2000;
 const DOING: Record<Intent, string> = {
   accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing", answer: "Answering",
+  takeback: "Taking back", ask: "Asking",
 };
 
 export class Intents {

@@ -14,6 +14,7 @@ const TABS: [Tab, string][] = [
 ];
 const CONTROLS: string[] = ["stop", "pause"];
 const DECISIONS: string[] = ["accept", "reject", "answer"];
+const WRITTEN: string[] = [...DECISIONS, "ask"]; // what the comment box belongs to
 let panels = 0;
 
 class Panel {
@@ -166,6 +167,11 @@ class Panel {
 
   private act(action: Action): void {
     const intent = action.intent as Intent;
+    if (intent === "ask") {
+      this.intents.send(intent, { comment: this.comment.value.trim() });
+      this.comment.value = "";
+      return;
+    }
     if (!DECISIONS.includes(intent)) {
       this.intents.send(intent);
       return;
@@ -193,7 +199,10 @@ class Panel {
     }
     this.editor.hidden = !question?.editable;
     const wanted = !this.editor.hidden ? "" : this.doc.next.actions.map((a) => a.takes_text).find(Boolean);
-    this.comment.placeholder = wanted ? `Write with your answer: ${wanted}` : "Comment (optional)";
+    const only = !this.doc.next.actions.some((a) => DECISIONS.includes(a.intent)); // nothing to decide: a question fits
+    const answer = wanted && !only ? `Write with your answer: ${wanted}` : "Comment (optional)";
+    this.comment.placeholder = only ? "Your question about this work" : answer;
+    this.comment.setAttribute("aria-label", only ? "Your question" : "Comment on your decision");
   }
 
   private hunks(): HunkView[] {
@@ -206,10 +215,10 @@ class Panel {
 
   private drawDecision(): void {
     const actions = this.doc.next.actions.filter((a) => !CONTROLS.includes(a.intent));
-    const deciding = actions.some((a) => DECISIONS.includes(a.intent));
+    const writing = actions.some((a) => WRITTEN.includes(a.intent));
     this.ask();
     const [some, all] = [this.chosen().length, this.hunks().length];
-    this.comment.hidden = !deciding;
+    this.comment.hidden = !writing;
     const region = this.regions.get("buttons") ?? new Region(this.buttons);
     this.regions.set("buttons", region);
     region.show([actions, some, all, actions.map((a) => this.intents.pending(a.intent + a.choice))], () =>

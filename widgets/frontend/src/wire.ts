@@ -3,7 +3,7 @@
 export const DOC = "doc";
 export const ACK = "ack";
 
-export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer";
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask";
 
 export interface Fact {
   label: string;
