@@ -43,7 +43,7 @@ types: $(VENV)/.installed-tpu-dev
 
 # The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart.
 test: $(VENV)/.installed-tpu-dev lint types colab-pins
-	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent; fi
+	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent && cd ../../labextension && npm ci --silent; fi
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
 	for notebook in $(REPLAYED); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
@@ -59,9 +59,10 @@ e2e: $(VENV)/.installed-tpu-dev
 colab-pins: $(COLAB)/.installed
 	MAXKERNEL_COLAB_PINS=1 $(COLAB)/bin/python -m pytest tests/colab tests/magics -p no:cacheprovider
 
-# The built files in widgets/static are committed: nobody needs Node to install.
+# The built files in widgets/static and labextension/built are committed: nobody needs Node to install.
 frontend:
 	cd widgets/frontend && npm ci && npm run build
+	cd labextension && npm ci && npm run build
 
 clean:
 	rm -rf $(VENV) $(COLAB) build dist test-results
@@ -71,8 +72,11 @@ $(BIN)/python:
 	    echo "$(PYTHON) is older than 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# A wheel carries the lab extension into share/jupyter; an editable install gets a link to the sources' build.
 $(VENV)/.installed-tpu-%: pyproject.toml | $(BIN)/python
 	$(INSTALL) ".[tpu,$*]"
+	mkdir -p $(VENV)/share/jupyter/labextensions
+	ln -sfn $(CURDIR)/labextension/built $(VENV)/share/jupyter/labextensions/maxkernel-nb
 	touch $@
 
 $(COLAB)/.installed: pyproject.toml tests/colab/pins.txt

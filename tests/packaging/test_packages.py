@@ -49,13 +49,17 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_installs_two_packages_only(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    assert {t for t in tops if not t.endswith(".dist-info")} == {"maxkernel_nb", "jaxbench"}
+    assert {t for t in tops if not t.endswith((".dist-info", ".data"))} == {"maxkernel_nb", "jaxbench"}
 
 
 def test_the_wheel_holds_every_tracked_module_and_the_built_front_end(wheel):
     names = set(wheel.namelist())
     assert {"maxkernel_nb/widgets/static/panel.js", "maxkernel_nb/widgets/static/panel.css"} <= names
     assert {"maxkernel_nb/widgets/report.jinja", "maxkernel_nb/widgets/report.css", "maxkernel_nb/py.typed"} <= names
+    data = {name.partition(".data/data/")[2] for name in names}
+    lab = "share/jupyter/labextensions/maxkernel-nb"
+    assert {f"{lab}/package.json", f"{lab}/install.json", f"{lab}/schemas/maxkernel-nb/plugin.json"} <= data
+    assert any(name.startswith(f"{lab}/static/remoteEntry") for name in data)
     for package in SETUPTOOLS["packages"]:
         assert f"{package.replace('.', '/')}/__init__.py" in names
 

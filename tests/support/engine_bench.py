@@ -36,6 +36,7 @@ class Bench:
         self.engine = Engine()
         self.project = Project(root).prepare()
         self.namespace = {}
+        self.task = {}  # fields of the task that differ from make_task's
         self.reference = lambda x: x
 
     def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", drive=None, **settings):
@@ -45,7 +46,7 @@ class Bench:
         path.mkdir(exist_ok=True)
         past = [] if fresh else read_events(path)
         run = Run(self.project, Journal(path), past)
-        task = make_task()
+        task = make_task(**self.task)
         if fresh:
             run.emit(ev.RunCreated(run_id=folder, mode=mode_name, author=author.name, task=task, versions=versions()))
         else:

@@ -22,6 +22,7 @@ class FakeApi:
     def start(self, fn, *, namespace, name, policy, mode="auto", on_created=None, **options):
         self.calls.append({"fn": fn, "name": name, "policy": policy, "mode": mode, **options})
         self.bench.namespace, self.bench.reference = namespace, fn
+        self.bench.task = {"source": options["source"]} if options.get("source") else {}
         run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator,
                              folder=f"{name}-{len(self.calls)}", policy=policy, mode_name=mode)
         self.live[run.id] = run

@@ -1,0 +1,109 @@
+/** What a cell's text says to MaxKernel, and how that text is changed. Pure functions on strings. */
+
+export type Mode = 'auto' | 'hitl' | 'search';
+
+/** Options as the magic line has them: flag -> value ('' for a flag alone). Repeated flags keep all values. */
+export type Options = Record<string, string | readonly string[]>;
+
+const MAGIC = /^%%maxkernel\b[^\n]*/;
+const DEF = /^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(/gm;
+const INPUT_MAKER = 'create_inputs';
+
+/** The names of the functions that the cell defines at its top level. */
+export function functionsOf(source: string): string[] {
+  const names = [...source.matchAll(DEF)].map(match => match[1] as string);
+  return names.filter((name, at) => name !== INPUT_MAKER && names.indexOf(name) === at);
+}
+
+/** A cell that MaxKernel can work on: it defines a function, and no other cell magic has it. */
+export function isCandidate(source: string): boolean {
+  const other = /^\s*%%(?!maxkernel\b)/.test(source);
+  return !other && functionsOf(source).length > 0;
+}
+
+/** The magic line, or null. It must be the cell's first line that is not empty. */
+export function magicLine(source: string): string | null {
+  return MAGIC.exec(source.trimStart())?.[0] ?? null;
+}
+
+/** The cell without its magic line. */
+export function body(source: string): string {
+  const line = magicLine(source);
+  if (line === null) {
+    return source;
+  }
+  const rest = source.trimStart().slice(line.length);
+  return rest.startsWith('\n') ? rest.slice(1) : rest;
+}
+
+/** The cell with `%%maxkernel mode --option value` as its first line, in the place of one that is there. */
+export function withMagic(source: string, mode: Mode, options: Options = {}): string {
+  return `${['%%maxkernel', mode, ...words(options)].join(' ')}\n${body(source)}`;
+}
+
+function words(options: Options): string[] {
+  return Object.entries(options).flatMap(([flag, value]) =>
+    (typeof value === 'string' ? [value] : [...value]).flatMap(one =>
+      one === '' ? [flag] : [flag, quoted(one)]
+    )
+  );
+}
+
+/** As Python's shlex reads it. */
+export function quoted(value: string): string {
+  if (/^[\w@%+=:,./-]+$/.test(value)) {
+    return value;
+  }
+  return value.includes('"') ? `'${value.replaceAll("'", `'"'"'`)}'` : `"${value.replaceAll('\\', '\\\\')}"`;
+}
+
+/** The options of a magic line: flag -> values. The mode and what cannot be read are left out. */
+export function optionsOf(line: string): Record<string, string[]> {
+  const found: Record<string, string[]> = {};
+  const tokens = split(line.replace(/^%%maxkernel\s*/, ''));
+  for (let at = 0; at < tokens.length; at += 1) {
+    const token = tokens[at] as string;
+    if (!token.startsWith('--')) {
+      continue;
+    }
+    const [flag, inline] = token.split(/=(.*)/s, 2) as [string, string | undefined];
+    const next = tokens[at + 1];
+    const value = inline ?? (next !== undefined && !next.startsWith('--') ? (at += 1, next) : '');
+    (found[flag] ??= []).push(value);
+  }
+  return found;
+}
+
+export function modeOf(line: string): Mode {
+  const word = split(line)[1];
+  return word === 'hitl' || word === 'search' ? word : 'auto';
+}
+
+function split(line: string): string[] {
+  const tokens = line.match(/(?:[^\s"']+|"(?:\\.|[^"\\])*"|'[^']*')+/g) ?? [];
+  return tokens.map(token =>
+    token.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double?: string, single?: string) =>
+      double !== undefined ? double.replace(/\\(.)/g, '$1') : (single ?? '')
+    )
+  );
+}
+
+/**
+ * The cell after an accepted edit: its magic line gone, the text `baseline` replaced by `accepted`.
+ * Null where the cell no longer holds `baseline` exactly once: it was changed since, and nothing may be overwritten.
+ */
+export function applied(source: string, baseline: string, accepted: string): string | null {
+  const text = body(source);
+  const wanted = text.includes(baseline) ? baseline : baseline.trimEnd();
+  const first = text.indexOf(wanted);
+  if (wanted === '' || first < 0 || text.indexOf(wanted, first + 1) >= 0) {
+    return null;
+  }
+  const ending = wanted === baseline ? accepted : accepted.replace(/\n$/, '');
+  return text.slice(0, first) + ending + text.slice(first + wanted.length);
+}
+
+/** Whether the cell still holds the text a proposal was made for. */
+export function holds(source: string, baseline: string): boolean {
+  return applied(source, baseline, baseline) !== null;
+}

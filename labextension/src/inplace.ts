@@ -1,0 +1,244 @@
+import type { Extension } from '@codemirror/state';
+import { Notification } from '@jupyterlab/apputils';
+import type { Cell } from '@jupyterlab/cells';
+import type { NotebookPanel } from '@jupyterlab/notebook';
+import type { IDisposable } from '@lumino/disposable';
+import { Debouncer } from '@lumino/polling';
+import type { PanelLayout } from '@lumino/widgets';
+
+import { body, holds } from './cellsource';
+import type { Decided } from './contract';
+import { functionText } from './hunks';
+import type { KernelLink } from './link';
+import { bindsKernel, Choice, Draft, fromProposal, fromQuestion, Matter } from './matter';
+import { ProposalView, Standing } from './proposalview';
+import { writeAccepted, Written } from './write';
+
+const INPUT_WRAPPER = 1; // where a cell's layout keeps its input: the view comes right below it
+
+/** What was decided here, and against which text of the cell: only that text may be replaced. */
+interface Mine {
+  cell: string;
+  baseline: string;
+}
+
+/**
+ * Shows open matters inside the cells they are about, in one notebook, and writes what is accepted here.
+ * A decision taken elsewhere (panel, magic, another tab) closes the view and leaves the cell's text alone.
+ */
+export class InPlace implements IDisposable {
+  private views = new Map<string, ProposalView>();
+  private drafts = new Map<string, Draft>();
+  private mine = new Map<string, Mine>();
+  private written = new Map<string, Written>();
+  private told = new Set<string>();
+  private seen = new Map<string, Matter>();
+  private later = new Debouncer(() => this.refresh(), 150);
+
+  constructor(
+    readonly panel: NotebookPanel,
+    private link: KernelLink,
+    private language: Extension
+  ) {
+    link.changed.connect(this.soon, this);
+    link.decided.connect(this.decided, this);
+    link.slow.connect(this.slow, this);
+    panel.content.modelContentChanged.connect(this.soon, this);
+    this.refresh();
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+  private _disposed = false;
+
+  dispose(): void {
+    this._disposed = true;
+    this.link.changed.disconnect(this.soon, this);
+    this.link.decided.disconnect(this.decided, this);
+    this.link.slow.disconnect(this.slow, this);
+    this.panel.content.modelContentChanged.disconnect(this.soon, this);
+    this.later.dispose();
+    for (const view of this.views.values()) {
+      view.dispose();
+    }
+    for (const written of this.written.values()) {
+      written.dispose();
+    }
+  }
+
+  /** The open matter of the active cell, for commands and keys. */
+  viewIn(cell: Cell | null): ProposalView | null {
+    return [...this.views.values()].find(view => view.parent === cell && cell !== null) ?? null;
+  }
+
+  /** Scrolls to the cell of a run. False where this notebook has none. */
+  async reveal(run: string, cellId: string): Promise<boolean> {
+    const cell = this.cellOf(this.seen.get(run) ?? null, cellId);
+    if (cell === null) {
+      return false;
+    }
+    const at = this.panel.content.widgets.indexOf(cell);
+    this.panel.content.activeCellIndex = at;
+    await this.panel.content.scrollToItem(at, 'center');
+    return true;
+  }
+
+  private soon(): void {
+    this.later.invoke().catch(reason => {
+      if (!this._disposed) {
+        console.error('MaxKernel could not draw a proposal', reason);
+      }
+    });
+  }
+
+  private matters(): Matter[] {
+    const proposals = [...this.link.proposals.values()].map(fromProposal);
+    const questions = [...this.link.questions.values()].map(fromQuestion);
+    return [...proposals, ...questions.filter((m): m is Matter => m !== null)];
+  }
+
+  private refresh(): void {
+    if (this._disposed || this.panel.isDisposed) {
+      return;
+    }
+    const open = new Map(this.matters().map(matter => [key(matter), matter]));
+    for (const [id, view] of this.views) {
+      if (!open.has(id) || view.isDisposed) {
+        this.drop(id);
+      }
+    }
+    for (const [id, matter] of open) {
+      this.seen.set(matter.run, matter);
+      this.show(id, matter);
+    }
+  }
+
+  private drop(id: string): void {
+    this.views.get(id)?.dispose();
+    this.views.delete(id);
+  }
+
+  private show(id: string, matter: Matter): void {
+    const cell = this.cellOf(matter, matter.cell);
+    const known = this.views.get(id);
+    if (cell === null) {
+      this.drop(id);
+      this.tellDeleted(id, matter);
+      return;
+    }
+    if (known !== undefined && known.parent === cell) {
+      known.stand(this.standing(cell, matter));
+      return;
+    }
+    this.drop(id);
+    const draft = this.drafts.get(id) ?? new Draft();
+    this.drafts.set(id, draft);
+    const view = new ProposalView(matter, draft, this.language, choice => void this.decide(id, choice));
+    (cell.layout as PanelLayout).insertWidget(INPUT_WRAPPER + 1, view);
+    view.stand(this.standing(cell, matter));
+    this.views.set(id, view);
+  }
+
+  /** By the id that the kernel noted, else the only cell that holds the baseline. */
+  private cellOf(matter: Matter | null, id: string): Cell | null {
+    const cells = this.panel.content.widgets;
+    const known = cells.find(cell => id !== '' && cell.model.id === id);
+    if (known !== undefined || matter === null || this.told.has(key(matter))) {
+      return known ?? null;
+    }
+    const holders = cells.filter(cell => holds(cell.model.sharedModel.getSource(), matter.baseline));
+    return id === '' && holders.length === 1 ? (holders[0] as Cell) : null;
+  }
+
+  private standing(cell: Cell, matter: Matter): Standing {
+    const source = cell.model.sharedModel.getSource();
+    if (matter.entry === '' || holds(source, matter.baseline)) {
+      return { kind: 'same' };
+    }
+    const current = functionText(body(source), matter.entry);
+    return current === '' ? { kind: 'gone' } : { kind: 'changed', current };
+  }
+
+  private tellDeleted(id: string, matter: Matter): void {
+    const here = this.link.runs.get(matter.run)?.cell ?? matter.cell;
+    if (here === '' || this.told.has(id)) {
+      return;
+    }
+    this.told.add(id);
+    Notification.warning(
+      `The cell of run ${matter.run} was deleted. Its proposal stays open: accept or reject it with ` +
+        `%maxkernel accept ${matter.run} or %maxkernel reject ${matter.run}; no cell will be edited.`,
+      { autoClose: false }
+    );
+  }
+
+  private async decide(id: string, choice: Choice): Promise<void> {
+    const view = this.views.get(id);
+    const draft = this.drafts.get(id);
+    const cell = view?.parent as Cell | null;
+    if (view === undefined || draft === undefined || cell === null) {
+      return;
+    }
+    const { matter } = view;
+    const standing = this.standing(cell, matter);
+    const baseline = standing.kind === 'changed' ? standing.current : matter.baseline;
+    const hunks = standing.kind === 'same' ? draft.chosen(matter.hunks) : null;
+    view.pending = true;
+    view.say('Sent to the kernel …', 'busy');
+    if (choice.name === 'accept' && standing.kind !== 'gone') {
+      this.mine.set(matter.run, { cell: cell.model.id, baseline });
+    }
+    const ack = await this.link.send(matter.request(choice, hunks, draft.remarks()));
+    if (view.isDisposed) {
+      return;
+    }
+    view.pending = ack.ok;
+    view.say(ack.ok ? 'Taken; the kernel is carrying it out …' : ack.message, ack.ok ? 'busy' : 'bad');
+    if (!ack.ok) {
+      this.mine.delete(matter.run);
+    }
+  }
+
+  private slow(): void {
+    for (const view of this.views.values()) {
+      if (view.node.getAttribute('aria-busy') === 'true') {
+        view.say('The kernel is busy: your choice applies when the cell that runs now has ended.', 'busy');
+      }
+    }
+  }
+
+  private decided(_: KernelLink, notice: Decided): void {
+    const mine = this.mine.get(notice.run);
+    this.mine.delete(notice.run);
+    if (!bindsKernel(notice) || mine === undefined) {
+      return;
+    }
+    const cell = this.panel.content.widgets.find(one => one.model.id === mine.cell);
+    const written = cell && writeAccepted(this.panel, cell, mine.baseline, notice, () => this.undone(notice.run));
+    if (!written) {
+      Notification.warning(
+        `The kernel of run ${notice.run} is bound, but its cell was changed meanwhile and was left as it is; ` +
+          `%maxkernel show ${notice.run} has the source.`
+      );
+      return;
+    }
+    this.written.get(notice.run)?.dispose();
+    this.written.set(notice.run, written);
+  }
+
+  /** Ctrl+Z brought the exact earlier text back: the reference is bound again too. */
+  private undone(run: string): void {
+    this.written.get(run)?.dispose();
+    this.written.delete(run);
+    void this.link.send({ command: 'maxkernel:control', run, action: 'undo' }).then(ack => {
+      if (!ack.ok) {
+        Notification.warning(ack.message);
+      }
+    });
+  }
+}
+
+function key(matter: Matter): string {
+  return `${matter.run}/${matter.id}`;
+}

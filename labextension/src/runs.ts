@@ -1,0 +1,60 @@
+import { ServerConnection } from '@jupyterlab/services';
+import { URLExt } from '@jupyterlab/coreutils';
+
+import type { RunInfo } from './contract';
+import type { Session } from './sessions';
+
+/** A run with where it can be reached: a kernel, or only the journal on the server's disk. */
+export interface Row {
+  run: RunInfo;
+  session: Session | null;
+}
+
+/** The runs that open kernels know, newest first; what a kernel says beats what the disk says. */
+export function rowsOf(sessions: readonly Session[], onDisk: readonly RunInfo[]): Row[] {
+  const rows = new Map<string, Row>();
+  for (const run of onDisk) {
+    rows.set(run.id, { run, session: null });
+  }
+  for (const session of sessions) {
+    for (const run of session.link?.runs.values() ?? []) {
+      rows.set(run.id, { run, session });
+    }
+  }
+  return [...rows.values()].reverse();
+}
+
+export function matches(row: Row, filter: string): boolean {
+  const { id, mode, status, outcome, entry, author } = row.run;
+  const text = [id, mode, status, outcome, entry, author].join(' ').toLowerCase();
+  return filter.toLowerCase().split(/\s+/).every(word => text.includes(word));
+}
+
+/** One line about a run: what it does or how it ended. */
+export function lineOf(run: RunInfo): string {
+  if (run.waits !== '') {
+    return run.waits === 'proposal' ? 'a proposal waits for you' : 'a question waits for you';
+  }
+  return run.ended ? run.outcome || run.status : run.doing || run.status;
+}
+
+export function gain(run: RunInfo): string {
+  return run.speedup === null ? '' : `${run.speedup.toFixed(2)}x ${run.evidence}`.trim();
+}
+
+export function spend(run: RunInfo): string {
+  const money = run.dollars > 0 ? `$${run.dollars.toFixed(2)}` : '';
+  const judged = run.judged > 0 ? `${run.judged} judged` : '';
+  return [money, judged].filter(text => text !== '').join(', ');
+}
+
+/** The journals below a notebook's folder, read by the server; empty where its extension is off. */
+export async function runsOnDisk(folder: string, settings: ServerConnection.ISettings): Promise<RunInfo[]> {
+  const url = `${URLExt.join(settings.baseUrl, 'maxkernel', 'runs')}?path=${encodeURIComponent(folder)}`;
+  try {
+    const response = await ServerConnection.makeRequest(url, {}, settings);
+    return response.ok ? ((await response.json()) as { runs: RunInfo[] }).runs : [];
+  } catch {
+    return []; // no network is no reason to break the sidebar
+  }
+}

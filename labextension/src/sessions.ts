@@ -1,0 +1,111 @@
+import type { Extension } from '@codemirror/state';
+import type { ISessionContext } from '@jupyterlab/apputils';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
+import { ISignal, Signal } from '@lumino/signaling';
+
+import { InPlace } from './inplace';
+import { KernelLink, kernelLike } from './link';
+
+/** One open notebook: the link to its kernel, and the proposals in its cells. */
+export class Session {
+  link: KernelLink | null = null;
+  inPlace: InPlace | null = null;
+  private kernel: Kernel.IKernelConnection | null = null;
+
+  constructor(
+    readonly panel: NotebookPanel,
+    private language: Extension,
+    private changed: () => void
+  ) {
+    this.context.kernelChanged.connect(this.connect, this);
+    panel.disposed.connect(this.dispose, this);
+    this.connect();
+  }
+
+  private get context(): ISessionContext {
+    return this.panel.sessionContext;
+  }
+
+  private connect(): void {
+    const kernel = this.context.session?.kernel ?? null;
+    if (kernel === this.kernel) {
+      return;
+    }
+    this.disconnect();
+    this.kernel = kernel;
+    if (kernel !== null) {
+      kernel.statusChanged.connect(this.restarted, this);
+      this.link = new KernelLink(kernelLike(kernel));
+      this.link.changed.connect(this.changed);
+      this.inPlace = new InPlace(this.panel, this.link, this.language);
+      this.greet();
+    }
+    this.changed();
+  }
+
+  /** A notebook that uses MaxKernel may have runs in a kernel that outlived the page. */
+  private greet(): void {
+    const cells = this.panel.content.widgets.map(cell => cell.model.sharedModel.getSource());
+    if (this.context.session?.kernel?.status === 'idle' && cells.some(source => source.includes('maxkernel'))) {
+      this.link?.wake();
+    }
+  }
+
+  private restarted(_: unknown, status: Kernel.Status): void {
+    if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
+      this.link?.reset();
+    } else if (status === 'idle' && this.link?.state === 'off' && !this.greeted) {
+      this.greeted = true;
+      this.greet();
+    }
+  }
+  private greeted = false;
+
+  private disconnect(): void {
+    this.kernel?.statusChanged.disconnect(this.restarted, this);
+    this.inPlace?.dispose();
+    this.link?.dispose();
+    this.kernel = this.link = this.inPlace = null;
+  }
+
+  private dispose(): void {
+    this.disconnect();
+    this.changed();
+  }
+}
+
+/** All open notebooks. `changed` tells of anything that the sidebar, the status bar or a command shows. */
+export class Sessions {
+  private sessions = new Map<NotebookPanel, Session>();
+  private _changed = new Signal<this, void>(this);
+
+  constructor(private tracker: INotebookTracker, language: Promise<Extension>) {
+    const add = async (panel: NotebookPanel) => {
+      const loaded = await language;
+      await panel.revealed;
+      if (!panel.isDisposed) {
+        this.sessions.set(panel, new Session(panel, loaded, () => this._changed.emit()));
+        panel.disposed.connect(() => this.sessions.delete(panel));
+        this._changed.emit();
+      }
+    };
+    tracker.forEach(panel => void add(panel));
+    tracker.widgetAdded.connect((_, panel) => void add(panel));
+    tracker.currentChanged.connect(() => this._changed.emit());
+    tracker.activeCellChanged.connect(() => this._changed.emit());
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get current(): Session | null {
+    const panel = this.tracker.currentWidget;
+    return panel === null ? null : (this.sessions.get(panel) ?? null);
+  }
+
+  get all(): Session[] {
+    return [...this.sessions.values()];
+  }
+}
