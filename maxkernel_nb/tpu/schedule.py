@@ -30,6 +30,7 @@ WAIT = re.compile(
 )
 FLAG = re.compile(r"/\*dst_syncflagno=\*/(\[#\w+[^\]]*\]|%?\w+)")
 CORE = "core_number"
+OTHERS = ("dma.", "sbr.rel", "sst [")  # what is read of instructions that define no scalar
 UNITS = {
     "MXU": "mxu", "XLU": "xlu", "VALU": "valu", "VPOP": "vpop", "EUP": "eup", "VLOAD": "vload",
     "VLOAD:FILL": "fill", "VSTORE": "vstore", "VSTORE:SPILL": "spill", "SALU": "salu",
@@ -227,6 +228,8 @@ def _split(body: str) -> tuple[str, str]:
 def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
     bundle = Bundle(mark=mark, depth=depth, ends_region="End region" in trailer)
     for part in code.split(";;"):
+        if not part.lstrip().startswith(("%s", "%p")) and not any(word in part for word in OTHERS):
+            continue  # vector work, which is most of it
         if "dma." in part and "= dma." in part:
             found = DMA.search(part)
             if found and "shalt" not in part:
