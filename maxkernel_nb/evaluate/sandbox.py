@@ -20,7 +20,8 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
-FILE_BYTES = {"candidate": 64 << 20, "judge": 64 << 20, "compiler": 2 << 30, "chip": 4 << 30}  # largest file a worker may write
+# Largest file a worker may write.
+FILE_BYTES = {"candidate": 64 << 20, "judge": 64 << 20, "compiler": 2 << 30, "chip": 4 << 30}
 OPEN_FILES = 512
 
 
