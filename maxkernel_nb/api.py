@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from maxkernel_nb import compat
 from maxkernel_nb import events as ev
 from maxkernel_nb.approvals import Binder, NamespaceBinder, NoBinder, applied_last, bind_again
 from maxkernel_nb.authors.base import Author, TaskView
@@ -23,6 +24,7 @@ from maxkernel_nb.options import POLICIES, STRATEGIES
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import Case, KernelTask
+from maxkernel_nb.tpu.chip.owner import Ownership, ownership
 from maxkernel_nb.values import Value
 
 Policy = Literal["ask", "accept-verified", "propose"]
@@ -64,10 +66,12 @@ def start(
     from maxkernel_nb.tasks.build import build_task
     from maxkernel_nb.tpu.chips import chip as find_chip
 
+    owned = _chip_owner()
     chip_name = find_chip(chip or default_chip()).name
     built = build_task(
         fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
+        full_oracle=owned.owner != "none",
     )
     author, note = _author(author)
     run = _create(place, built.task, mode, author, settings)
@@ -191,6 +195,14 @@ def find_run(run_id: str, project: str | Path | None = None) -> Run | RunState:
     place = Project(project)
     alive = get_engine().find(place, run_id)
     return alive if alive is not None else fold(read_events(_folder(place, run_id)))
+
+
+def _chip_owner() -> Ownership:
+    """Decided before jax is first used here; where a worker is to hold the TPU, jax stays on the CPU."""
+    owned = ownership()
+    if owned.owner == "worker" and not owned.rehearsal:
+        compat.prepare_host_backend(though_attached=True)
+    return owned
 
 
 def default_chip() -> str:

@@ -33,17 +33,20 @@ def no_source_locations() -> Iterator[None]:
         jax.config.update(name, previous)
 
 
-def prepare_host_backend() -> None:
+def prepare_host_backend(though_attached: bool = False) -> None:
     """Has jax choose its CPU backend, where no accelerator is attached and nobody chose another.
 
     ``jax.export`` asks for the default backend. With libtpu installed and no TPU, that question loads libtpu, which
-    takes a second and writes log lines into the notebook. A no-op once any backend is in use.
+    takes a second and writes log lines into the notebook. A no-op once any backend is in use. ``though_attached``: also
+    where an accelerator is attached, because another process is to hold it.
     """
     import jax
 
     if getattr(jax.config, "jax_platforms", None):
         return
-    if any(glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*")):
+    if not though_attached and any(
+        glob.glob(pattern) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia[0-9]*")
+    ):
         return
     jax.config.update("jax_platforms", "cpu")
     try:

@@ -116,11 +116,24 @@ class CandidateProfiled(Event):
     profile: ScheduleProfile
 
 
+class Timing(Value):
+    """Measured on a chip, in turn with the reference: ms of both, and the speedup with its 95 % interval."""
+
+    ms: float
+    reference_ms: float
+    speedup: float
+    low: float
+    high: float
+
+
 class BestChanged(Event):
+    """``speedup`` is the measured one where ``measured`` is set, else the modelled one."""
+
     kind: Literal["best-changed"] = "best-changed"
     candidate: str
     modelled_ms: float | None
     speedup: float | None
+    measured: Timing | None = None
 
 
 class Spent(Event):

@@ -221,6 +221,18 @@ class Assessment(Value):
         return not self.failed and not unmade and len(passed - declined) >= 3
 
     @property
+    def measured(self) -> Verdict | None:
+        """The chip's verdict with a time in it. A rehearsal on another device, which its variant tells, is none."""
+        for v in self.verdicts:
+            if v.gate is GateName.CHIP and v.outcome is Outcome.PASS and not v.variant and "measured_ms" in v.numbers:
+                return v
+        return None
+
+    @property
+    def chip_seconds(self) -> float:
+        return sum(v.numbers.get("chip_s", 0.0) for v in self.verdicts if v.gate is GateName.CHIP)
+
+    @property
     def modelled_ms(self) -> float | None:
         for v in self.verdicts:
             if v.gate is GateName.MODEL and v.outcome is Outcome.PASS:

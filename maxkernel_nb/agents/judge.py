@@ -23,6 +23,8 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
         judged = await runtime.evaluator.judge(
             runtime.task, candidate, gates, on_verdict=lambda verdict: _record(runtime, candidate, verdict)
         )
+        if (seconds := judged.assessment.chip_seconds) > 0:
+            runtime.spent(Spend(chip_seconds=round(seconds, 3)), what=key)
         if judged.profile is not None:
             runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judged.profile))
         return judged
@@ -45,8 +47,20 @@ def _summary(judgement: Judged) -> str:
     failed = judgement.assessment.failed
     if failed:
         return f"{failed[0].gate}: {failed[0].summary}"
-    time = judgement.assessment.modelled_ms
+    time, measured = judgement.assessment.modelled_ms, timing(judgement)
+    if measured is not None:
+        return f"{measured.ms:.4g} ms measured, {measured.speedup:.2f}x"
     return f"{time:.3f} ms modelled" if time is not None else "passed"
+
+
+def timing(judgement: Judged) -> ev.Timing | None:
+    """What a chip measured, None where none did."""
+    verdict = judgement.assessment.measured
+    if verdict is None:
+        return None
+    n = verdict.numbers
+    return ev.Timing(ms=n["measured_ms"], reference_ms=n["reference_measured_ms"], speedup=n["measured_speedup"],
+                     low=n["speedup_low"], high=n["speedup_high"])
 
 
 def speedup(runtime: Runtime, modelled_ms: float | None) -> float | None:
@@ -59,15 +73,19 @@ def keep_if_better(runtime: Runtime, candidate: Candidate, judgement: Judged) ->
     """A verified candidate replaces the best only when it is faster (or there is none yet); ties go to simpler code."""
     if not judgement.assessment.correct:
         return False
-    state, time = runtime.run.state, judgement.assessment.modelled_ms
-    if state.best is not None and not _better(state, candidate, time):
+    state, time, measured = runtime.run.state, judgement.assessment.modelled_ms, timing(judgement)
+    if state.best is not None and not _better(state, candidate, time, measured):
         return False
-    runtime.run.emit(ev.BestChanged(candidate=candidate.id, modelled_ms=time, speedup=speedup(runtime, time)))
+    gain = measured.speedup if measured is not None else speedup(runtime, time)
+    runtime.run.emit(ev.BestChanged(candidate=candidate.id, modelled_ms=time, speedup=gain, measured=measured))
     return True
 
 
-def _better(state: RunState, candidate: Candidate, time: float | None) -> bool:
+def _better(state: RunState, candidate: Candidate, time: float | None, measured: ev.Timing | None) -> bool:
+    """Measured against measured, else modelled against modelled; never one against the other."""
     assert state.best is not None
+    if measured is not None and state.measured is not None:
+        return measured.speedup > state.measured.high  # less is within what was measured
     if time is None or state.best_ms is None:
         return time is not None
     if abs(time - state.best_ms) > _TIE * state.best_ms:

@@ -7,7 +7,7 @@ import math
 from maxkernel_nb.document import model as m
 from maxkernel_nb.document.profile import size_text, time_text
 from maxkernel_nb.engine.state import CandidateState, RunState
-from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
+from maxkernel_nb.task import Assessment, Diagnostic, GateName, Outcome, Verdict
 
 _TONES: dict[str, m.Tone] = {
     Outcome.PASS: "good",
@@ -102,6 +102,8 @@ def _candidate_row(state: RunState, key: str, known: CandidateState) -> m.Candid
     ms = model[-1].numbers.get("modelled_ms") if model else (known.profile.modelled_ms if known.profile else None)
     ms = ms if ms is not None and math.isfinite(ms) and ms > 0 else None
     speedup = f"{state.baseline.modelled_ms / ms:.2f}×" if ms and state.baseline else ""
+    if (chip := Assessment(candidate=key, verdicts=known.verdicts).measured) is not None:
+        ms, speedup = chip.numbers["measured_ms"], f"{chip.numbers['measured_speedup']:.2f}× measured"
     result, tone = _candidate_result(known)
     return m.CandidateRow(
         id=key,

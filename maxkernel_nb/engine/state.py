@@ -87,8 +87,9 @@ class RunState(Value):
     plan: Plan | None = None
     candidates: dict[str, CandidateState] = Field(default_factory=dict)  # in order of appearance
     best: str | None = None
-    best_ms: float | None = None
-    speedup: float | None = None
+    best_ms: float | None = None  # modelled, also where the best was measured
+    speedup: float | None = None  # the measured one where ``measured`` is set
+    measured: ev.Timing | None = None  # of the best
     proposals: dict[str, ProposalState] = Field(default_factory=dict)
     spend: Spend = Spend()
     notes: tuple[ev.Noted, ...] = ()
@@ -259,7 +260,8 @@ def _update_candidate(state: _Draft, candidate: str, **changes: Any) -> dict[str
 
 @_apply.register
 def _(event: ev.BestChanged, state: RunState) -> dict[str, Any]:
-    return {"best": event.candidate, "best_ms": event.modelled_ms, "speedup": event.speedup}
+    found = {"best_ms": event.modelled_ms, "speedup": event.speedup, "measured": event.measured}
+    return {"best": event.candidate, **found}
 
 
 @_apply.register

@@ -19,6 +19,7 @@ from maxkernel_nb.tpu.chip.profile import MeasuredProfile, difference
 from maxkernel_nb.tpu.chip.quiet import QUIET, Quiet
 from maxkernel_nb.tpu.chip.session import CANDIDATE, SIDES
 from maxkernel_nb.tpu.chips import CHIPS
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 if TYPE_CHECKING:
     from maxkernel_nb.evaluate.chip_gate import ChipLimits
@@ -248,7 +249,10 @@ class Measurement:
         modelled, measured = self.ground.profile, profiles.get(CANDIDATE)
         if about["platform"] != "tpu" or modelled is None or measured is None:
             return []
-        refit.record(refit.pair(self.ground.exports[self.ground.task.timing_case.name], modelled, measured.ms))
+        program = self.ground.exports[self.ground.task.timing_case.name]
+        plain = self.ground.records.get("profile", program, self.ground.task.chip)  # as it was before any fit
+        if plain is not None and "profile" in plain:
+            refit.record(refit.pair(program, ScheduleProfile.from_dict(plain["profile"]), measured.ms))
         return list(difference(modelled, measured))
 
 

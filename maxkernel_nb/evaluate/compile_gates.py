@@ -10,6 +10,7 @@ from typing import Any
 from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.ground import Ground, InFlight
 from maxkernel_nb.task import GateName, Outcome, Verdict
+from maxkernel_nb.tpu.chip import refit
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 
@@ -83,7 +84,12 @@ def without_compiler() -> str:
 async def profiled(ground: Ground) -> ScheduleProfile:
     """The candidate's profile on the timing case; compiled at most once, ever, for the same program and versions."""
     data = await recorded(ground, "profile", ground.exports[ground.task.timing_case.name])
-    return ScheduleProfile.from_dict(data["profile"])
+    return fitted(ScheduleProfile.from_dict(data["profile"]))
+
+
+def fitted(profile: ScheduleProfile) -> ScheduleProfile:
+    """As this machine's own measurements correct it, where there are enough of them."""
+    return refit.corrected(profile, refit.active(profile.chip, profile.jax_version, profile.libtpu_version))
 
 
 async def recorded(ground: Ground, op: str, program: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON, Caller
 from maxkernel_nb.evaluate.chip_gate import ChipGate, Places
 from maxkernel_nb.evaluate.chip_place import fleet
-from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, profiled, recorded, without_compiler
+from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, fitted, profiled, recorded, without_compiler
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
 from maxkernel_nb.evaluate.ground import Gate, Ground, InFlight, Limits, our_fault, refused
@@ -67,7 +67,7 @@ class LocalEvaluator:
         """As ``baseline``; raises ``JobRefused`` with the compiler's reason, or what a missing compiler raises."""
         ground = self._ground(task, Candidate(source="", entry="", author=""), ())
         data = await recorded(ground, "profile", task.reference(task.timing_case.name).device)
-        return ScheduleProfile.from_dict(data["profile"])
+        return fitted(ScheduleProfile.from_dict(data["profile"]))
 
     async def admit(self, task: KernelTask) -> tuple[str, ...]:
         """Cheap wrong answers that this task's tolerance would let pass, on its first check case."""

@@ -67,8 +67,9 @@ def why_keep_reference(runtime: Runtime) -> str | None:
         last = f" ({failed[-1].summary})" if failed else ""
         return f"No candidate passed every check{last}; the reference is kept."
     if state.speedup is not None and state.speedup < runtime.settings.min_speedup:
+        how = "measured" if state.measured is not None else "modelled"
         return (
-            f"The best verified kernel is modelled at {state.speedup:.2f}x the speed of XLA's reference, below "
+            f"The best verified kernel is {how} at {state.speedup:.2f}x the speed of XLA's reference, below "
             f"the {runtime.settings.min_speedup:.2f}x worth changing code for; the reference is kept."
         )
     return None
@@ -128,12 +129,19 @@ def claim_of(runtime: Runtime) -> str:
     verified = f"verified on {cases} shape cases and {seeds} seeds"
     if state.speedup is None or state.baseline is None:
         return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
-    profiles = [state.baseline, state.candidates[state.best].profile]
-    errors = [p.error_pct for p in profiles if p is not None and p.error_pct is not None]
-    error = f" (model error about {max(errors):.0f} %)" if errors else ""
     loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
     if state.task is not None and state.task.weak:
         loosened += f"; a weak task: {', '.join(state.task.weak)} would pass too"
+    if (m := state.measured) is not None:
+        return (
+            f"{m.speedup:.2f}x over XLA on {runtime.task.chip}, measured (95 % interval {m.low:.2f} to {m.high:.2f}): "
+            f"{m.reference_ms:.4g} ms to {m.ms:.4g} ms; {verified}{loosened}."
+        )
+    if state.speedup is None or state.baseline is None:
+        return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
+    profiles = [state.baseline, state.candidates[state.best].profile]
+    errors = [p.error_pct for p in profiles if p is not None and p.error_pct is not None]
+    error = f" (model error about {max(errors):.0f} %)" if errors else ""
     if errors and state.speedup < 1 + max(errors) / 100:
         error = f" (a gain inside the model's error of about {max(errors):.0f} %)"
     return (

@@ -43,8 +43,10 @@ def build_task(
     rtol: float | None = None,
     cases: Sequence[str | Case] = (),
     store: ObjectStore,
+    full_oracle: bool = False,
 ) -> BuiltTask:
     """Finds inputs, derives cases, captures the reference. In order: inputs, one trace at full size, cases, exports.
+    ``full_oracle``: there is a chip to measure on, so outputs at full size will need an oracle too.
 
     Nothing is run or compiled; arrays at full size are only looked at. The same function and inputs give the same task.
     ``cases`` are shapes as in ``--case``; or whole ``Case`` values, and then nothing is derived: one is the timing case
@@ -59,7 +61,7 @@ def build_task(
     given = tuple(c for c in cases if isinstance(c, Case))
     texts = tuple(c for c in cases if isinstance(c, str))
     all_cases = _checked(given, tracer) if given else derive_cases(found.args, tracer, texts)
-    captured = capture(fn, all_cases, found.static, tracer)
+    captured = capture(fn, all_cases, found.static, tracer, full_oracle)
     task = KernelTask(
         name=name or entry,
         source=text,

@@ -28,9 +28,11 @@ class CapturedReference:
 
 
 def capture(
-    fn: Callable[..., Any], cases: Sequence[Case], static: dict[str, Any], tracer: Tracer | None = None
+    fn: Callable[..., Any], cases: Sequence[Case], static: dict[str, Any], tracer: Tracer | None = None,
+    full_oracle: bool = False,
 ) -> tuple[CapturedReference, ...]:
-    """Exports ``fn`` for each case: ``own`` and ``oracle`` (CPU) for check cases, ``device`` (TPU) for the timing case.
+    """Exports ``fn`` for each case: ``own`` and ``oracle`` (CPU) for check cases, ``device`` (TPU) for the timing case,
+    with ``full_oracle`` (there is a chip to measure on) also its ``oracle``, empty where that is not possible.
 
     The function is traced once per case (twice for the last) and never run. Raises ``TaskError`` when it does not
     trace, has side effects, calls back into Python, or cannot be exported.
@@ -39,7 +41,7 @@ def capture(
     refuse_impure(tracer, cases[-1].args)
     compat.prepare_host_backend()
     with compat.no_source_locations():
-        return tuple(_captured(tracer, case) for case in cases)
+        return tuple(_captured(tracer, case, full_oracle) for case in cases)
 
 
 def store_references(captured: Sequence[CapturedReference], store: ObjectStore) -> tuple[ReferenceArtefacts, ...]:
@@ -59,10 +61,12 @@ def store_references(captured: Sequence[CapturedReference], store: ObjectStore) 
     )
 
 
-def _captured(tracer: Tracer, case: Case) -> CapturedReference:
+def _captured(tracer: Tracer, case: Case, full_oracle: bool) -> CapturedReference:
     traced, inputs = tracer(case.args), structs(case.args)
     if case.role is CaseRole.TIMING:
-        return CapturedReference(case.name, device=_export(tracer, traced, _evaluator(traced.closed), inputs, "tpu"))
+        device = _export(tracer, traced, _evaluator(traced.closed), inputs, "tpu")
+        return CapturedReference(case.name, oracle=_full_oracle(tracer, traced, case) if full_oracle else b"",
+                                 device=device)
     own = _export(tracer, traced, _evaluator(traced.closed, on_cpu=True), inputs, "cpu")
     try:
         oracle, notes = _export_oracle(tracer, traced, case, "float64")
@@ -71,6 +75,13 @@ def _captured(tracer: Tracer, case: Case) -> CapturedReference:
         oracle, notes = _export_oracle(tracer, traced, case, "float32")
         why = f"float64 was not possible ({error})"
         return CapturedReference(case.name, own, oracle, oracle_dtype="float32", note="; ".join((why, *notes)))
+
+
+def _full_oracle(tracer: Tracer, traced: Traced, case: Case) -> bytes:
+    try:
+        return _export_oracle(tracer, traced, case, "float64")[0]
+    except TaskError:
+        return b""
 
 
 def _export_oracle(

@@ -6,6 +6,7 @@ that were modelled and measured here with the same compiler, that share is fitte
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -137,6 +138,7 @@ def corrected(profile: ScheduleProfile, found: Fit | None) -> ScheduleProfile:
     })  # fmt: skip
 
 
-def applicable(chip: str, versions: tuple[str, ...], where: Path | None = None) -> Fit | None:
-    """The fit for a chip and the versions of jax and libtpu that its pairs were modelled with."""
-    return fit([p for p in pairs(chip, where) if p.versions == versions])
+@functools.cache
+def active(chip: str, jax_version: str, libtpu_version: str, where: Path | None = None) -> Fit | None:
+    """The fit for a chip and versions of jax and libtpu: read once a process, so that all figures of a run agree."""
+    return fit([p for p in pairs(chip, where) if p.versions == (jax_version, libtpu_version)])
