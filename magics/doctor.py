@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from maxkernel_nb.config import Setting
 from maxkernel_nb.errors import MaxKernelError
@@ -37,7 +38,7 @@ def _checks(settings: Callable[[], dict[str, Setting]], project: Callable[[], st
     yield _python()
     yield _jax()
     yield _compiler()
-    yield _chip()
+    yield from _chip()
     yield _author()
     yield _settings(settings)
     yield _folder(project)
@@ -62,12 +63,42 @@ def _compiler() -> Check:
     return Check("TPU compiler", *compiler_available())
 
 
-def _chip() -> Check:
+def _chip() -> Iterator[Check]:
+    """Who owns the chip, and who has it now. Decides nothing and opens nothing."""
+    from maxkernel_nb.tpu.chip import lease, owner
     from maxkernel_nb.tpu.present import detect_present_chip
 
+    try:
+        owned = owner.decided() or owner.preview()
+    except MaxKernelError as error:
+        yield Check("TPU", False, str(error))
+        return
     present = detect_present_chip()
-    return Check("TPU", True, f"this machine carries a {present}; this version models it but does not measure on it"
-                 if present else "no TPU here: times are modelled")
+    where = f"this machine carries a {present}" if present else "no TPU here"
+    yield Check("TPU", True, f"{where}; {owned.reason}" if present or owned.owner != "none" else owned.reason)
+    for number in range(owned.chips):
+        yield _holder(lease.holder(owned.device(number)), owned.device(number))
+    others = lease.opened_by() if owned.owner == "worker" and owned.platform == "tpu" else ()
+    strangers = [pid for pid in others if _parent(pid) != os.getpid()]
+    if strangers:
+        yield Check("Chip in use", False, f"process {', '.join(map(str, strangers))} has the TPU open, and only one "
+                                          "process can: end it to measure here")
+
+
+def _holder(holder: Any, device: str) -> Check:
+    if holder is None:
+        return Check("Chip lease", True, f"{device} is free")
+    if holder.pid == os.getpid():
+        return Check("Chip lease", True, f"{device} is held by this notebook's runs")
+    return Check("Chip lease", False, f"{device} is held by process {holder.pid} ({holder.purpose}): measuring waits "
+                                      "until that notebook stops its runs")
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _author() -> Check:

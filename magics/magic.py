@@ -22,6 +22,7 @@ from maxkernel_nb.magics.host import is_batch, is_disabled
 from maxkernel_nb.magics.lab import Lab
 from maxkernel_nb.magics.panels import Panels
 from maxkernel_nb.magics.parsing import CellLine, parse_cell_line, parse_command_line
+from maxkernel_nb.magics.quiet import CellWatch
 from maxkernel_nb.magics.settings import MaxKernel
 from maxkernel_nb.magics.views import Text
 from maxkernel_nb.options import nearest
@@ -58,6 +59,7 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         self._home: Path | None = None  # the working folder when the first run began: os.chdir loses no run
         self.commands = Commands(shell, self.panels, self.settings, api, self.project, self._created)
         self.completer = Completer(shell, self.project, self.panels.live)
+        self.watch = CellWatch(shell)
         self.lab = Lab(shell, self.commands)
 
     def attach(self) -> None:
@@ -65,10 +67,12 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         self.shell.configurables.append(self.traits_settings)
         self.panels.attach()
         self.completer.attach()
+        self.watch.attach()
         self.lab.attach()
 
     def detach(self) -> None:
         self.lab.detach()
+        self.watch.detach()
         self.completer.detach()
         self.panels.detach()
         ours = (self, self.traits_settings)  # IPython adds every registered Magics object to the list

@@ -29,8 +29,8 @@ from maxkernel_nb.evaluate.executor import (
     WorkerKind,
 )
 from maxkernel_nb.evaluate.process import WorkerProcess
-from maxkernel_nb.tpu.chip.lease import Lease, explain_start
-from maxkernel_nb.tpu.chip.owner import Ownership, forget, ownership
+from maxkernel_nb.tpu.chip.lease import ChipBusy, Lease, explain_start
+from maxkernel_nb.tpu.chip.owner import Ownership, forget, notebook_state, ownership
 from maxkernel_nb.tpu.chip.quiet import QUIET, Quiet
 
 IDLE_S = 60.0  # an idle worker gives the chip back after this long
@@ -88,6 +88,11 @@ class WorkerPlace(Place):
 
     def begin(self) -> None:
         self._stop_timer()
+        if self.worker is None and not self.ownership.rehearsal and notebook_state().platform == "tpu":
+            raise ChipBusy(
+                "This notebook's jax took the TPU after its first run had begun, so a worker cannot have it: restart "
+                "the kernel and use jax before the first run to measure in the notebook."
+            )
         if self.lease is None:
             self.lease = Lease.take(self.name, f"maxkernel in notebook process {os.getpid()}")
 

@@ -99,6 +99,12 @@ def ownership(
         return _decided[0]
 
 
+def preview() -> Ownership:
+    """What would be decided now."""
+    choice = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    return decide(choice, notebook_state(), detect_present_chip(), count_present_chips())
+
+
 def decided() -> Ownership | None:
     return _decided[0] if _decided else None
 
