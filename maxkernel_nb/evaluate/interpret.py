@@ -11,9 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from maxkernel_nb import compat
 from maxkernel_nb.evaluate.capture import Captured, sentence
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.tpu.diagnosis import diagnose
+
+
+_CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
+                    "custom_vjp_call", "custom_vjp_call_jaxpr"})  # fmt: skip
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameter that holds a call's program
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Interpreter:
         import jax
         import jax.extend.core as jex
 
-        closed = captured.closed
+        closed = opened(captured.closed)
         replaced = jex.ClosedJaxpr(with_interpret(closed.jaxpr, parameters(machine)), closed.consts)
         self.run_ = jax.jit(jex.jaxpr_as_fun(replaced))
         self.machine = machine
@@ -98,6 +104,44 @@ def export_plain(captured: Captured) -> bytes:
         return bytes(exported.serialize())
     except Exception as error:
         raise JobRefused("rehearsal", f"It cannot be lowered for the CPU: {sentence(error)}") from error
+
+
+def opened(closed: Any) -> Any:
+    """The same program with calls (``jit``, ``remat`` ...) around kernels written out.
+
+    The interpreter orders its callbacks by a token. A call was traced without one, and then lowering finds none
+    (``KeyError: OrderedIOEffect``, jax 0.7.2 to 0.10.2).
+    """
+    import jax
+
+    if not any(_calls_kernels(e) for e in closed.jaxpr.eqns):
+        return closed
+    specs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.in_avals]
+    return jax.make_jaxpr(lambda *arguments: _written_out(closed.jaxpr, closed.consts, arguments))(*specs)
+
+
+def _written_out(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if compat.is_literal(atom) else env[atom]
+
+    for equation in jaxpr.eqns:
+        inputs = [read(v) for v in equation.invars]
+        if _calls_kernels(equation):
+            inner = next(equation.params[name] for name in _BODIES if equation.params.get(name) is not None)
+            results = _written_out(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+        else:
+            results = compat.bind_equation(equation, inputs, equation.params)
+        env.update(zip(equation.outvars, results, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _calls_kernels(equation: Any) -> bool:
+    if equation.primitive.name not in _CALLS:
+        return False
+    inner = compat.inner_jaxprs(equation.params)
+    return any(e.primitive.name == "pallas_call" for jaxpr in inner for e in compat.equations(jaxpr))
 
 
 def with_interpret(jaxpr: Any, how: Any) -> Any:
