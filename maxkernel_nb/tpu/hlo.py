@@ -156,17 +156,19 @@ class Module:
         alike (it writes out the program of one of them only)."""
         operands = " ".join(o.result for o in map(self.by_name.get, i.operands) if o)
         window = re.search(r'"window_config":\{.*?"iteration_bounds":\[[^\]]*\]', i.attributes)
-        body = "\n".join(self._shape_of(c) for c in i.called)
-        return f"{i.opcode} {i.result} {operands} {window.group(0) if window else ''}\n{body}"
+        kernel = i.attributes.partition("backend_config=")[2] if i.opcode == "custom-call" else ""
+        own = f"{i.opcode} {i.result} {operands} {_plain(i.attributes)} {window.group(0) if window else kernel}"
+        return "\n".join([own, *(self._body(c) for c in i.called)])
 
-    def _shape_of(self, computation: str) -> str:
+    def _body(self, computation: str) -> str:
         body = self.computations.get(computation, [])
         place = {i.name: str(n) for n, i in enumerate(body)}
         lines = []
         for i in body:
-            attributes = re.sub(r"(metadata|backend_config)=\{.*|calls=%?[\w.\-]+|sharding=\{[^}]*\}", "", i.attributes)
-            inner = " ".join(self._shape_of(c) for c in i.called)
-            lines.append(f"{i.opcode} {i.result} {[place.get(o, o) for o in i.operands]} {attributes} {inner}")
+            inner = " ".join(self._body(c) for c in i.called)
+            lines.append(
+                f"{i.opcode} {i.result} {[place.get(o, o) for o in i.operands]} {_plain(i.attributes)} {inner}"
+            )
         return "\n".join(lines)
 
     def hbm_traffic(self, i: Instruction) -> tuple[float, float]:
@@ -182,7 +184,8 @@ class Module:
             read = size if any(s.in_hbm for s in update) else 0
             written = size if any(s.in_hbm for s in i.shapes) else 0
         if i.opcode in ("copy-start", "slice-start"):
-            source, result = reads[:1], i.shapes[:1]
+            # a copy's shapes are (result, source, context), a slice's ((source), result, context)
+            source, result = reads[:1], i.shapes[1:2] if i.opcode == "slice-start" else i.shapes[:1]
             size = min(s.bytes for s in (*source, *result)) if source and result else 0
             read = size if source and source[0].in_hbm else 0
             written = size if result and result[0].in_hbm else 0
@@ -218,6 +221,11 @@ class Module:
     def _operand(self, name: str) -> tuple[Shape, ...]:
         found = self.by_name.get(name)
         return found.shapes if found else ()
+
+
+def _plain(attributes: str) -> str:
+    """An instruction's attributes without names, places in the source and the compiler's settings."""
+    return re.sub(r"(metadata|backend_config)=\{.*|(calls|to_apply)=%?[\w.\-]+|sharding=\{[^}]*\}", "", attributes)
 
 
 def parse_shapes(text: str) -> tuple[Shape, ...]:

@@ -22,7 +22,7 @@ from maxkernel_nb.tpu.flops import count
 from maxkernel_nb.tpu.hlo import Module, parse_module
 from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
-from maxkernel_nb.tpu.terms import Reading, read_terms
+from maxkernel_nb.tpu.terms import UNREADABLE, OpTerms, Reading, read_terms
 from maxkernel_nb.tpu.timing import OpTime, op_class, program_times
 from maxkernel_nb.tpu.vmem_report import with_buffers
 
@@ -54,16 +54,27 @@ def profile_compiled(compiled: aot.Compiled, folder: Path | None) -> SchedulePro
     facts = chip_named(compiled.chip)
     module = parse_module(compiled.hlo)
     notes: list[str] = []
-    programs, same = _programs(folder, notes)
-    own_kernels = "tpu_custom_call" in compiled.module
-    readings = list(read_terms(module, programs, same, facts, own_kernels))
-    notes += [n for r in readings for n in r.notes]
+    readings = _readings(compiled, module, folder, notes)
+    same = deduplicated(folder) if folder is not None and folder.is_dir() else {}
     ops = with_buffers(_op_profiles(readings, module, facts), folder, same)
     if facts.device_cores < facts.cores:
         notes.append(
             f"one of the {facts.cores} cores of a {facts.name} chip runs this program, at its share of the bandwidth"
         )
-    return _whole(compiled, facts, module, ops, notes, bool(programs), own_kernels)
+    return _whole(compiled, facts, ops, notes, any(r.program for r in readings))
+
+
+def terms_of(compiled: aot.Compiled, folder: Path | None) -> tuple[list[OpTerms], list[str]]:
+    """What the model knows of a compiled program before any constant comes in, and the reader's notes."""
+    notes: list[str] = []
+    return [r.terms for r in _readings(compiled, parse_module(compiled.hlo), folder, notes)], notes
+
+
+def _readings(compiled: aot.Compiled, module: Module, folder: Path | None, notes: list[str]) -> list[Reading]:
+    programs, same = _programs(folder, notes)
+    found = list(read_terms(module, programs, same, chip_named(compiled.chip), "tpu_custom_call" in compiled.module))
+    notes += [n for r in found for n in r.notes]
+    return found
 
 
 def _programs(folder: Path | None, notes: list[str]) -> tuple[dict[str, Program], dict[str, str]]:
@@ -71,7 +82,7 @@ def _programs(folder: Path | None, notes: list[str]) -> tuple[dict[str, Program]
         return {}, {}
     try:
         return read_programs(folder), deduplicated(folder)
-    except UnknownForm as reason:
+    except (UnknownForm, *UNREADABLE) as reason:
         notes.append(f"schedule dumps have an unknown form ({reason}): estimates from HLO instead")
         return {}, {}
 
@@ -155,11 +166,9 @@ def _bound(time: OpTime, used: dict[str, float], kind: OpClass) -> str:
 def _whole(
     compiled: aot.Compiled,
     facts: Chip,
-    module: Module,
     ops: list[OpProfile],
     notes: list[str],
     scheduled: bool,
-    own: bool,
 ) -> ScheduleProfile:
     import jax
 
@@ -184,7 +193,7 @@ def _whole(
         libtpu_version=libtpu_version(),
         compile_s=compiled.compile_s,
         vmem_bytes=max((o.vmem_bytes for o in ops), default=0),
-        has_pallas=own,
+        has_pallas="tpu_custom_call" in compiled.module,
         notes=tuple(dict.fromkeys(notes))[:12],
         minimal_bytes=minimal,
     )

@@ -28,6 +28,8 @@ from maxkernel_nb.values import Value
 Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
 MOST_TRIPS = 4096  # of a loop that data ends
 WORTH_NOTING = 1e-4  # ms
+# What a dump of a form that nobody has seen can raise while it is read: the op is then estimated from HLO.
+UNREADABLE = (ArithmeticError, LookupError, ValueError, TypeError, NameError, SyntaxError, RecursionError)
 
 
 class OpTerms(Value):
@@ -92,18 +94,26 @@ class _Reader:
         if i.opcode.endswith("-done"):
             return Reading(OpTerms(name=i.name, kind="copy", role="done", of=(*i.operands, "")[0]), i)
         program = self.program(i)
+        unreadable = ""
         if program is not None:
-            return self.scheduled(i, program, times)
+            try:
+                return self.scheduled(i, program, times)
+            except UNREADABLE as reason:
+                unreadable = f"{i.name}: its schedule cannot be followed ({reason}): estimated from HLO"
         if i.opcode in ("copy-start", "slice-start", "async-start"):
             ahead = "cross_program_prefetch_index" in i.attributes
             return self.estimated(i, times, "copy", "prefetch" if ahead else "start")
         costs = i.estimated_cycles > 0 or sum(self.module.hbm_traffic(i)) > 4096
-        return self.estimated(i, times, kind_of(i, self.own)) if costs and i.target != "AllocateBuffer" else None
+        if not costs or i.target == "AllocateBuffer":
+            return None
+        found = self.estimated(i, times, kind_of(i, self.own))
+        found.notes += [unreadable] if unreadable else []
+        return found
 
     def program(self, i: Instruction) -> Program | None:
         """Its own program, or that of an equal op: the compiler writes out equal ones once."""
         found = self.programs.get(i.name) or self.programs.get(self.same.get(i.name, ""))
-        return found or (self.alike.get(self.module.likeness(i)) if self.alike and i.called else None)
+        return found or (self.alike.get(self.module.likeness(i)) if self.alike else None)
 
     def scheduled(self, i: Instruction, program: Program, times: float) -> Reading:
         if program.name not in self.runs:
