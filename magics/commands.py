@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from maxkernel_nb.config import Setting
+from maxkernel_nb.config import Setting, values
 from maxkernel_nb.errors import ApprovalRequired, UsageError
 from maxkernel_nb.magics import helptext, questions
 from maxkernel_nb.magics.failures import Interrupted
@@ -199,9 +199,14 @@ class Commands:
         run_id, project = self._locate(line)
         run = self._api().resume(
             run_id, namespace=self.shell.user_ns, project=project, on_created=self._created,
-            policy=line.options.get("policy"), budget=line.options.get("budget"),
+            policy=line.options.get("policy"), budget=line.options.get("budget"), claude=self._claude(line),
         )
         return self.finish(run) if batch else run
+
+    def _claude(self, line: CommandLine) -> dict[str, Any]:
+        """What is set for Claude now goes before what the run began with: a wrong model can be put right."""
+        found = dict(values(self.settings()).get("claude", {}))
+        return {**found, "model": line.options["claude_model"]} if "claude_model" in line.options else found
 
     def wait(self, run: Any, timeout: float | None = None) -> None:
         """Blocks until ``run`` ended or waits for a decision. An interrupt ends the waiting, never the run."""
@@ -243,7 +248,9 @@ class Commands:
 
     def resumed(self, line: CommandLine, created: Callable[[Any], None]) -> None:
         run_id, project = self._locate(line)
-        self._api().resume(run_id, namespace=self.shell.user_ns, project=project, on_created=created)
+        self._api().resume(
+            run_id, namespace=self.shell.user_ns, project=project, on_created=created, claude=self._claude(line),
+        )
 
     def report_page(self, line: CommandLine) -> str:
         from maxkernel_nb.document.build import document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,13 +49,14 @@ def start(
     name: str | None = None, chip: str | None = None, policy: Policy = "ask",
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
     cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
-    author: Author | str | None = None, tuning_points: int | None = None,
+    author: Author | str | None = None, claude: Mapping[str, Any] | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None, strategy: str | None = None, executor: str | None = None,
     seed: int = 0,
 ) -> Run:
     """Builds the task on this thread and starts a run on the engine's; returns at once.
 
     ``author``: one of ``recipes``, ``claude``, ``both``, or an author; by default both when there is a key for Claude.
+    ``claude``: settings such as ``{"model": ..., "rounds": 2}``, see ``ClaudeSettings``.
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
     ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
     be recorded.
@@ -73,8 +74,8 @@ def start(
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
         full_oracle=owned.owner != "none",
     )
-    author, note = _author(author)
-    run = _create(place, built.task, mode, author, settings)
+    author, note = _author(author, claude)
+    run = _create(place, built.task, mode, author, _recorded_options(settings, claude))
     for text in filter(None, (note, *built.notes)):
         run.emit(ev.Noted(text=text))
     binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
@@ -123,7 +124,8 @@ def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], 
 
 def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
            project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
-           author: Author | str | None = None, on_created: Callable[[Run], None] | None = None) -> Run:
+           author: Author | str | None = None, claude: Mapping[str, Any] | None = None,
+           on_created: Callable[[Run], None] | None = None) -> Run:
     """Continues a run from its journal without repeating finished steps.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
@@ -146,13 +148,13 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
             doubt or f"Run {run_id} was stopped before its plan was made, and {task.entry} is not defined here; define "
             "the function as it was (without the %%maxkernel line), then resume."
         )
-    settings = _restored(state, policy, budget)
-    chosen, _ = _author(author or (state.author if state.author in AUTHORS else None))
+    settings, claude = _restored(state, policy, budget), {**state.options.get("claude", {}), **(claude or {})}
+    chosen, _ = _author(author or (state.author if state.author in AUTHORS else None), claude)
     journal = Journal(folder)
     run = Run(place, journal, read_events(folder))  # read again: nobody else writes from here on
     binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
     run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
-    if (options := _recorded_options(settings)) != run.state.options:
+    if (options := _recorded_options(settings, claude)) != run.state.options:
         run.emit(ev.OptionsChanged(options=options))
     if doubt:
         run.emit(ev.Noted(level="warning", text=doubt))
@@ -215,11 +217,11 @@ def default_chip() -> str:
 # -- private ---------------------------------------------------------------------------------------------------------
 
 
-def _author(given: Author | str | None) -> tuple[Author, str]:
+def _author(given: Author | str | None, claude: Mapping[str, Any] | None = None) -> tuple[Author, str]:
     """An author, or the one of that name (``recipes``, ``claude``, ``both``), with a sentence for the person."""
     if given is not None and not isinstance(given, str):
         return given, ""
-    return choose_author(given)
+    return choose_author(given, claude)
 
 
 def _settings(policy: str, budget: Budget | str | None, tuning_points: int | None, strategy: str | None = None,
@@ -241,19 +243,22 @@ def _restored(state: RunState, policy: Policy | None, budget: Budget | str | Non
     return _settings(policy or recorded["policy"], caps, recorded["tuning_points"], **of_search)
 
 
-def _create(place: Project, task: KernelTask, mode: str, author: Author, settings: RunSettings) -> Run:
+def _create(place: Project, task: KernelTask, mode: str, author: Author, options: dict[str, Any]) -> Run:
     folder = _new_folder(place, task.name)
     run = Run(place, Journal(folder))
     run.emit(ev.RunCreated(run_id=folder.name, mode=mode, author=author.name, task=task,
-                           options=_recorded_options(settings), versions=versions()))
+                           options=options, versions=versions()))
     return run
 
 
-def _recorded_options(settings: RunSettings) -> dict[str, Any]:
-    return {
+def _recorded_options(settings: RunSettings, claude: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An address is not recorded: it may hold a password."""
+    recorded: dict[str, Any] = {
         "policy": settings.policy, "budget": settings.budget.to_dict(), "tuning_points": settings.tuning_points,
         "strategy": settings.strategy, "executor": settings.executor, "seed": settings.seed, "width": settings.width,
     }
+    kept = {name: value for name, value in (claude or {}).items() if name != "base_url"}
+    return {**recorded, "claude": kept} if kept else recorded
 
 
 def versions() -> dict[str, str]:

@@ -24,6 +24,11 @@ class Setting:
     origin: str
 
 
+def variable(option: Option) -> str:
+    """The environment variable that sets an option."""
+    return ENVIRONMENT_PREFIX + option.name.upper()
+
+
 def resolve(
     cell: Mapping[str, Any] | None = None,
     traits: Mapping[str, Any] | None = None,
@@ -49,8 +54,13 @@ def resolve(
 
 
 def values(settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The set values by the keyword they have in ``maxkernel_nb.optimize``."""
-    return {s.option.api_keyword: s.value for s in settings.values() if s.value is not None}
+    """The set values by the keyword they have in ``maxkernel_nb.optimize``; those of a group in one dict."""
+    found = [s for s in settings.values() if s.value is not None]
+    plain = {s.option.api_keyword: s.value for s in found if not s.option.group}
+    for setting in found:
+        if setting.option.group:
+            plain.setdefault(setting.option.group, {})[setting.option.field] = setting.value
+    return plain
 
 
 def checked(option: Option, value: Any, origin: str) -> Any:
@@ -63,6 +73,10 @@ def checked(option: Option, value: Any, origin: str) -> Any:
         )
     if option.type is float:
         return _number(value, origin)
+    if option.type is int:
+        return _whole(value, origin)
+    if option.type is bool:
+        return _switch(value, origin)
     return value if isinstance(value, option.type) else option.type(value)
 
 
@@ -76,10 +90,24 @@ def _number(value: Any, origin: str) -> float:
     return number
 
 
+def _whole(value: Any, origin: str) -> int:
+    text = str(value).strip()
+    if not text.isdecimal():
+        raise UsageError(f"{origin} got {value!r}; pass a whole number that is not negative, such as 4.")
+    return int(text)
+
+
+def _switch(value: Any, origin: str) -> bool:
+    known = {**dict.fromkeys(("on", "true", "yes", "1"), True), **dict.fromkeys(("off", "false", "no", "0"), False)}
+    found = known.get(str(value).strip().lower())
+    if found is None:
+        raise UsageError(f"{origin} got {value!r}; pass on or off.")
+    return found
+
+
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Option, Any, str]]:
     for option in SETTINGS:
-        variable = ENVIRONMENT_PREFIX + option.name.upper()
-        yield option, environ.get(variable) or None, f"environment {variable}"
+        yield option, environ.get(variable(option)) or None, f"environment {variable(option)}"
 
 
 def _from_pyproject(folder: Path) -> Iterator[tuple[Option, Any, str]]:

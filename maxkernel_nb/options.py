@@ -29,6 +29,7 @@ class Option:
 
     ``setting``: it may also come from pyproject.toml, the environment or ``%config``. ``names_variable``: its value is
     a name in the notebook. ``default`` None with ``default_text`` is a default that is only known when a run starts.
+    ``group``: those of one group are handed over together, as one keyword of ``optimize`` that takes a dict.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Option:
     setting: bool = False
     names_variable: bool = False
     keyword: str = ""
+    group: str = ""
     modes: tuple[str, ...] = ("auto", "hitl", "search")
 
     @property
@@ -51,6 +53,11 @@ class Option:
     @property
     def api_keyword(self) -> str:
         return self.keyword or self.name
+
+    @property
+    def field(self) -> str:
+        """Its name within its group."""
+        return self.name.removeprefix(f"{self.group}_")
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ MODES = (
 POLICIES = ("ask", "accept-verified", "propose")
 STRATEGIES = ("auto", "parallel", "beam", "evolve", "bandit")
 
-OPTIONS = (
+OPTIONS: tuple[Option, ...] = (
     Option("chip", "CHIP", "the TPU to compile and model for", choices=tuple(CHIPS), setting=True,
            default_text="the chip present, else v6e"),
     Option("inputs", "NAME", "a function in the notebook that returns the inputs (drawn per seed when it takes a key), "
@@ -117,6 +124,37 @@ OPTIONS = (
            default_text="the working folder"),
 )
 
+_AGENTS = "planner, implementer, debugger, tester, tuner, profiler, reviewer, explainer"
+
+
+def _claude(name: str, metavar: str, text: str, default: str, **more: Any) -> Option:
+    return Option(name, metavar, text, default_text=default, setting=True, group="claude", **more)
+
+
+CLAUDE: tuple[Option, ...] = (
+    _claude("claude_model", "MODEL", "the model of every sub-agent", "claude-opus-5-5"),
+    _claude("claude_models", "TEXT", f'another model for some: "tester=claude-haiku-5-5"; sub-agents are {_AGENTS}',
+            "the same for all, so that they share one prompt cache"),
+    _claude("claude_efforts", "TEXT", 'how hard some think: "planner=max, tester=low" (low, medium, high, xhigh, max)',
+            "high or medium, by sub-agent"),
+    _claude("claude_rounds", "NUMBER", "rounds of looking for a faster kernel after the first", "4", type=int),
+    _claude("claude_patience", "NUMBER", "rounds without a faster kernel after which the search has levelled off", "2",
+            type=int),
+    _claude("claude_review", "ON/OFF", "have each kernel read for risks before it is judged, in auto too", "off",
+            type=bool),
+    _claude("claude_stress", "ON/OFF", "have the tester think of unusual inputs once a run, which a kernel must pass",
+            "on", type=bool),
+    _claude("claude_provider", "NAME", "where Claude is reached", "anthropic",
+            choices=("anthropic", "vertex", "bedrock")),
+    _claude("claude_base_url", "URL", "anything else that speaks the Messages API", "ANTHROPIC_BASE_URL"),
+    _claude("claude_region", "NAME", "the region for vertex or bedrock", "vertex: global; bedrock: AWS's own setting"),
+    _claude("claude_project", "NAME", "the Google Cloud project for vertex", "Google Cloud's own setting"),
+    _claude("claude_prices", "FILE", "your own price table, in the form of maxkernel_nb/authors/claude/models.json",
+            "the shipped one"),
+    _claude("share_lessons", "ON/OFF", "keep what was learned in the project, for its later runs", "off", type=bool),
+)
+OPTIONS += CLAUDE
+
 _COMMENT = Option("comment", "TEXT", "a remark kept with the decision")
 _TEXT = Option("text", "TEXT", "what you write with the answer: what to change, a question, a whole plan or kernel")
 _FILE = Option("file", "FILE", "read that text from a file instead")
@@ -141,7 +179,7 @@ COMMANDS = (
     Command("unpause", "let a paused run go on", run=True),
     Command("wait", "block until a run ends or needs a decision", run=True, options=(_TIMEOUT,)),
     Command("resume", "continue a run that a restarted kernel left; finished steps are not repeated", run=True,
-            options=tuple(o for o in OPTIONS if o.name in ("budget", "policy"))),
+            options=tuple(o for o in OPTIONS if o.name in ("budget", "policy", "claude_model"))),
     Command("report", "write a run's HTML report", run=True, extra="FILE"),
     Command("cost", "tokens, money, chip seconds and time spent, with their caps; model calls by sub-agent and round",
             run=True),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from maxkernel_nb.authors.base import Author
 from maxkernel_nb.errors import UsageError
@@ -10,12 +12,13 @@ from maxkernel_nb.errors import UsageError
 AUTHORS = ("recipes", "claude", "both")
 
 
-def choose_author(name: str | None = None) -> tuple[Author, str]:
+def choose_author(name: str | None = None, claude: Mapping[str, Any] | None = None) -> tuple[Author, str]:
     """The author and a sentence for the person (empty when there is nothing to say).
 
     ``None``: both when a key exists, else recipes. A recording that ``MAXKERNEL_REPLAY`` names stands in for Claude.
     ``both`` without a key falls back to recipes with a note; ``claude`` without one raises ``NoKey``. Nothing is sent
-    anywhere. Raises ``UsageError`` for an unknown name.
+    anywhere. ``claude``: fields of ``ClaudeSettings``, before the environment's. Raises ``UsageError`` for an unknown
+    name or setting.
     """
     if name is not None and name not in AUTHORS:
         raise UsageError(f"There is no author {name!r}; use one of: {', '.join(AUTHORS)}.")
@@ -28,19 +31,19 @@ def choose_author(name: str | None = None) -> tuple[Author, str]:
         from maxkernel_nb.authors.claude.replay import replay_author
 
         return replay_author(recording), f"Claude's replies are read from the recording {recording}; verdicts are new."
-    settings = settings_from_environment()
+    settings = settings_from_environment(**claude or {})
     key = find_key() if settings.provider == "anthropic" else None
     if name != "claude" and key is None and settings.provider == "anthropic":
         note = "There is no Claude API key, so recipes alone write the kernels (see `%maxkernel help`)." if name else ""
         return _recipes(), note
     from maxkernel_nb.authors.claude.author import ClaudeAuthor
 
-    claude = ClaudeAuthor(settings, key=key)
+    asked = ClaudeAuthor(settings, key=key)
     if name == "claude":
-        return claude, ""
+        return asked, ""
     from maxkernel_nb.authors.pool import BothAuthors
 
-    return BothAuthors(_recipes(), claude), ""
+    return BothAuthors(_recipes(), asked), ""
 
 
 def _recipes() -> Author:

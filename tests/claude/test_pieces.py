@@ -66,6 +66,33 @@ def test_settings_come_from_the_environment_and_a_wrong_one_is_named(monkeypatch
         settings_from_environment()
 
 
+def test_model_and_effort_are_chosen_by_sub_agent(monkeypatch):
+    monkeypatch.setenv("MAXKERNEL_CLAUDE_MODELS", "tester=claude-haiku-5-5, planner = claude-fable-5")
+    monkeypatch.setenv("MAXKERNEL_CLAUDE_EFFORTS", "planner=max")
+    found = settings_from_environment()
+    assert [found.model_for(r) for r in ("planner", "tester", "tuner")] == [
+        "claude-fable-5", "claude-haiku-5-5", DEFAULT_MODEL]
+    assert found.efforts == {"planner": "max"}
+    for wrong in ("planer=max", "planner", "planner=hardest"):
+        with pytest.raises(UsageError, match="CLAUDE_EFFORTS"):
+            settings_from_environment(efforts=wrong)
+
+
+def test_every_setting_a_person_may_need_is_in_the_one_table():
+    """What is left out are the limits of the connection, for which there are arguments from Python."""
+    from maxkernel_nb.authors.claude.settings import SUB_AGENTS, ClaudeSettings
+    from maxkernel_nb.options import CLAUDE
+
+    fields = set(ClaudeSettings.model_fields)
+    assert {o.field for o in CLAUDE} == fields - {"max_tokens", "retries", "first_wait_s", "max_wait_s", "timeout_s"}
+    defaults = ClaudeSettings()
+    for option in CLAUDE:
+        shown, value = option.default_text, getattr(defaults, option.field)
+        assert not isinstance(value, bool | int) or shown in (str(value), {True: "on", False: "off"}.get(value))
+    assert next(o for o in CLAUDE if o.name == "claude_model").default_text == defaults.model
+    assert set(SUB_AGENTS) == {r.name for r in ROLES}
+
+
 def test_a_key_is_found_in_the_environment_and_in_colab(monkeypatch):
     import sys
     import types

@@ -52,6 +52,27 @@ def test_a_wrong_environment_variable_is_named(tmp_path):
         config.resolve(folder=tmp_path, environ={"MAXKERNEL_POLICY": "never"})
 
 
+def test_claudes_settings_go_the_same_way_and_reach_a_run_together(api, cell, monkeypatch, tmp_path):
+    monkeypatch.setenv("MAXKERNEL_CLAUDE_ROUNDS", "2")
+    monkeypatch.setenv("MAXKERNEL_CLAUDE_MODEL", "claude-haiku-5-5")
+    cell("%config MaxKernel.claude_review = 'on'")
+    cell("%%maxkernel auto --claude-model claude-opus-5 --policy propose\ndef f(x):\n    return x\n")
+    assert api.calls[0]["claude"] == {"model": "claude-opus-5", "rounds": 2, "review": True}
+    shown = repr(cell("%maxkernel config"))
+    assert "environment MAXKERNEL_CLAUDE_ROUNDS" in shown and "claude_base_url" in shown
+    cell("%maxkernel resume f-1 --claude-model claude-fable-5")
+    assert api.calls[-1]["claude"] == {"model": "claude-fable-5", "rounds": 2, "review": True}
+
+
+@pytest.mark.parametrize("setting, says", [
+    ("--claude-rounds -1", "whole number"), ("--claude-rounds 1.5", "whole number"),
+    ("--claude-review maybe", "pass on or off"), ("--claude-provider azure", "anthropic, vertex, bedrock"),
+])
+def test_a_wrong_setting_of_claudes_is_one_sentence(api, cell, setting, says):
+    with pytest.raises(UsageError, match=says):
+        cell(f"%%maxkernel auto {setting}\ndef f(x):\n    return x\n")
+
+
 def test_percent_config_sets_a_run_and_refuses_a_wrong_value(api, cell):
     cell("%config MaxKernel.chip = 'v5e'")
     cell("%config MaxKernel.chip = 'v5'")  # IPython logs the refusal and keeps the old value

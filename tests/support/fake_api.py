@@ -41,7 +41,8 @@ class FakeApi:
             raise UsageError(f"There is no run {run_id!r}.")
         return fold(read_events(folder))
 
-    def resume(self, run_id, *, namespace, project=None, on_created=None):
+    def resume(self, run_id, *, namespace, project=None, on_created=None, **options):
+        self.calls.append({"run": run_id, **options})
         run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, policy="propose")
         self.live[run_id] = run
         if on_created:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from maxkernel_nb.authors.claude.models import DEFAULT_MODEL
+from maxkernel_nb.config import variable
 from maxkernel_nb.errors import UsageError
+from maxkernel_nb.options import CLAUDE
 from maxkernel_nb.values import Value
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
+SUB_AGENTS = ("planner", "implementer", "debugger", "tester", "tuner", "profiler", "reviewer", "explainer")
 
 
 class ClaudeSettings(Value):
@@ -41,25 +44,36 @@ class ClaudeSettings(Value):
     share_lessons: bool = False  # keep lessons for the project's later runs
     prices: str | None = None
 
+    @field_validator("models", "efforts", mode="before")
+    @classmethod
+    def _by_sub_agent(cls, given: Any) -> Any:
+        """A dict, or its text: ``planner=max, tester=low``."""
+        if isinstance(given, str):
+            pairs = [part.partition("=") for part in given.split(",") if part.strip()]
+            given = {name.strip(): value.strip() for name, _, value in pairs}
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if name not in SUB_AGENTS or not value:
+                raise ValueError(f"write SUB-AGENT=VALUE, sub-agents are {', '.join(SUB_AGENTS)}")
+        return given
+
     def model_for(self, role: str) -> str:
         return self.models.get(role, self.model)
 
 
-_VARIABLES = {
-    "model": "MAXKERNEL_CLAUDE_MODEL", "provider": "MAXKERNEL_CLAUDE_PROVIDER",
-    "base_url": "ANTHROPIC_BASE_URL", "region": "MAXKERNEL_CLAUDE_REGION",
-    "project": "MAXKERNEL_CLAUDE_PROJECT", "rounds": "MAXKERNEL_CLAUDE_ROUNDS", "prices": "MAXKERNEL_CLAUDE_PRICES",
-    "share_lessons": "MAXKERNEL_SHARE_LESSONS", "review": "MAXKERNEL_CLAUDE_REVIEW",
-}
+_BASE_URL = "ANTHROPIC_BASE_URL"  # the SDK's own variable, below ours
 
 
 def settings_from_environment(**given: object) -> ClaudeSettings:
-    """Arguments before variables before defaults. Raises ``UsageError`` naming the variable that cannot be used."""
-    found = {field: os.environ[name] for field, name in _VARIABLES.items() if os.environ.get(name)}
+    """Arguments before variables before defaults. Raises ``UsageError`` naming the setting that cannot be used."""
+    variables = {option.field: variable(option) for option in CLAUDE}
+    found = {field: os.environ[name] for field, name in variables.items() if os.environ.get(name)}
+    if os.environ.get(_BASE_URL):
+        found.setdefault("base_url", os.environ[_BASE_URL])
     try:
         return ClaudeSettings(**{**found, **given})  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
-        field = str(first["loc"][0])
-        name = _VARIABLES.get(field, field)
-        raise UsageError(f"{name} cannot be {first['input']!r}: {first['msg']}; change it or leave it out.") from error
+        field = str(first["loc"][0]) if first["loc"] else ""
+        name = variables.get(field, field)
+        why = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{name} cannot be {first['input']!r}: {why}; change it or leave it out.") from error
