@@ -1,8 +1,8 @@
 """Records real verdicts over a lattice of candidates: `python tests/bench/search_record.py TASK FOLDER`.
 
 Every candidate is written by the embedded author and judged by the gates screen, trace, compile and model (no values
-are checked: the landscape is one of times). Nothing is repeated: a line a candidate in FOLDER/TASK.jsonl, and the judge's
-own records in FOLDER. `--store` writes tests/search/data/TASK.json.gz from the lines.
+are checked: the landscape is one of times). Nothing is repeated: a line a candidate in FOLDER/TASK.jsonl, and the
+judge's own records in FOLDER. `--store` writes tests/search/data/TASK.json.gz from the lines.
 """
 
 import argparse
@@ -52,6 +52,10 @@ def lattice(low, high, unit):
     return sorted(v for v in found if v <= high and v % unit == 0)
 
 
+def wide_n(x, w):
+    return jax.nn.silu(x @ w)
+
+
 # Small enough that most compiles take a second or two.
 TASKS = {
     "matmul_gelu": (gelu_linear, "x: bf16[1024,2048], w: bf16[2048,2048], b: bf16[2048]",
@@ -59,6 +63,9 @@ TASKS = {
                      "BLOCK_K": lattice(256, 2048, 128)}),
     "attention": (attention, "q: bf16[1,4,1536,64], k: bf16[1,4,1536,64], v: bf16[1,4,1536,64]",
                   {axis: list(range(128, 1537, 128)) for axis in ("BLOCK_Q", "BLOCK_K", "ROWS")}),
+    "wide_n": (wide_n, "x: bf16[128,2048], w: bf16[2048,8192]",
+               {"BLOCK_M": lattice(16, 128, 16), "BLOCK_N": lattice(128, 4096, 128),
+                "BLOCK_K": lattice(256, 2048, 128)}),
     "long_k": (long_k, "x: bf16[256,8192], w: bf16[8192,512]",
                {"BLOCK_M": lattice(32, 256, 16), "BLOCK_N": lattice(128, 512, 128),
                 "BLOCK_K": lattice(256, 8192, 128)}),

@@ -18,6 +18,7 @@ from maxkernel_nb.modes.search.strategy import Base
 _WAYS = ("near", "far", "merge")
 _ENOUGH = 3  # timed kernels of a family before its cost model is asked
 _EXPLORE = 0.5
+_REPEATED = 0.3  # what the gain of a likely repetition counts
 _POOL = 1500  # points of a family that are looked at, at most
 _PREVIEWS = 64  # of them, new ones a draw: each is a kernel's text
 
@@ -90,6 +91,7 @@ class Bandit(Base):
             return None
         gains = model.improvement([p for p, _, _ in looked], [b for _, b, _ in looked], best)
         gains = gains * self._crowding(graph, family, [p for p, _, _ in looked])
+        gains = gains * np.array([_REPEATED if self.repeats(family, p) else 1.0 for p, _, _ in looked])
         at = int(np.argmax(gains))
         return looked[at][0], looked[at][2]
 

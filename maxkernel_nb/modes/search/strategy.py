@@ -19,6 +19,7 @@ _HEADROOM = 1.1  # its floor must be this much below the best time
 _RETUNES_A_REWRITE = 3  # where the author can rewrite a kernel: constants tried between two rewrites
 _REPAIRS = 2
 _CURIOSITY = 0.08  # log speedup that an untried idea is given the benefit of
+_REPEAT = 0.2  # log speedup that a move to a likely repetition is behind
 
 
 class Base:
@@ -30,6 +31,8 @@ class Base:
     def __init__(self, world: World, seed: int = 0, roots: int = 1, lessons: Lessons | None = None) -> None:
         self.world, self.dice, self.lessons = world, random.Random(seed), lessons or Lessons()
         self._starts = deque(self._first(roots))
+        self._same: dict[tuple[str, str, int], int] = {}  # (family, constant, value) -> a value with the same program
+        self._points: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}  # by values reduced that way
         self._repairs: deque[str] = deque()
         self._slack_draws: dict[str, int] = {}  # slow family -> draws since it gained
         self._slow_draws = 0
@@ -66,6 +69,7 @@ class Base:
         node = graph.nodes.get(seen.candidate)
         if node is None:
             return
+        self._learn_sameness(graph, node)
         written = self.world.refines and node.how is not EdgeKind.RETUNE
         if written and seen.result == "failed" and _repairs_above(graph, node) < _REPAIRS:
             self._repairs.append(node.id)
@@ -103,7 +107,8 @@ class Base:
             if seen is None:
                 continue
             mean, tries = self.lessons.expect(move.key, node.bound_by, prior(node, move, seen.bound_ms, graph.best_ms))
-            scored.append((mean + _CURIOSITY / math.sqrt(tries + 1), self.dice.random(), move))
+            doubt = _REPEAT if self.repeats(family, move.params) else 0.0
+            scored.append((mean + _CURIOSITY / math.sqrt(tries + 1) - doubt, self.dice.random(), move))
         scored.sort(key=lambda s: (-s[0], s[1]))
         return [move for _, _, move in scored]
 
@@ -113,6 +118,10 @@ class Base:
         if seen is None or seen.candidate in graph.nodes or hopeless(graph, seen.bound_ms):
             return None
         return seen
+
+    def repeats(self, family: Family, params: Mapping[str, int]) -> bool:
+        """It is likely to give a program that is in the graph already."""
+        return self._reduced(family.key, params) in self._points
 
     def rewrite(self, graph: Graph, node: Node) -> Draw | None:
         """The most promising untried idea about the bottleneck of ``node``, for an author that writes."""
@@ -139,6 +148,26 @@ class Base:
         return ""
 
     # -- private -----------------------------------------------------------------------------------------------------
+
+    def _learn_sameness(self, graph: Graph, node: Node) -> None:
+        """Two values of a constant that gave the very same program (a block larger than what it divides, say) are
+        taken for one elsewhere too, until nothing better is at hand."""
+        if node.timed and node.result != "known":
+            for other in graph.nodes.values():
+                if other.family == node.family and other.id != node.id and _same_program(node, other):
+                    axes = [a for a in node.params if node.params[a] != other.params.get(a)]
+                    if len(axes) == 1:
+                        low, high = sorted((node.params[axes[0]], other.params[axes[0]]))
+                        self._same[node.family, axes[0], high] = low
+        self._points = {self._reduced(n.family, n.params): n.id for n in graph.nodes.values()}
+
+    def _reduced(self, family: str, params: Mapping[str, int]) -> tuple[str, tuple[tuple[str, int], ...]]:
+        found = []
+        for axis, value in sorted(params.items()):
+            while (lower := self._same.get((family, axis, value))) is not None:
+                value = lower
+            found.append((axis, value))
+        return family, tuple(found)
 
     def _first(self, roots: int) -> list[Draw]:
         """Each family's best guess, then their second guesses and so on."""
@@ -179,6 +208,10 @@ class Base:
 def hopeless(graph: Graph, bound_ms: float | None) -> bool:
     """Its own lower bound, trusted as far as bounds held in this run, is no better than what is known."""
     return bound_ms is not None and graph.best_ms is not None and bound_ms * graph.trust >= graph.best_ms
+
+
+def _same_program(one: Node, other: Node) -> bool:
+    return (one.ms, one.vmem_bytes, one.spills) == (other.ms, other.vmem_bytes, other.spills) and one.ms is not None
 
 
 def _leads(graph: Graph, node: Node) -> bool:
