@@ -225,7 +225,8 @@ class Module:
 
 def _plain(attributes: str) -> str:
     """An instruction's attributes without names, places in the source and the compiler's settings."""
-    return re.sub(r"(metadata|backend_config)=\{.*|(calls|to_apply)=%?[\w.\-]+|sharding=\{[^}]*\}", "", attributes)
+    plain = re.sub(r"(metadata|backend_config)=\{.*|(calls|to_apply)=%?[\w.\-]+|sharding=\{[^}]*\}", "", attributes)
+    return plain.strip(", ")
 
 
 def parse_shapes(text: str) -> tuple[Shape, ...]:

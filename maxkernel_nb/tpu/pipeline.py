@@ -15,6 +15,7 @@ from maxkernel_nb.tpu.constants import Constants
 from maxkernel_nb.tpu.emulate import HEAD, WAITS, Event, Execution
 from maxkernel_nb.values import Value
 
+FILLING = 3  # steps: what comes before the loop, the first fetch, and the first step that waits for it
 LONGEST_CYCLE = 64  # steps that repeat as a group
 Step = tuple[
     tuple[int, ...], ...
@@ -33,7 +34,7 @@ class Trace(Value):
 @dataclass(frozen=True)
 class Played:
     """Cycles of a whole run. ``waiting``: of them, those in which the program stood still for a DMA; ``start``: of
-    these, those before the third step (the pipeline fills) and behind the last (it drains)."""
+    these, those of the first steps (the pipeline fills) and of the last (it drains)."""
 
     cycles: float
     waiting: float = 0.0
@@ -119,21 +120,23 @@ def play(trace: Trace, chip: Chip, constants: Constants, cores: int = 1) -> Play
         delay=constants.dma_latency_us * 1e-6 * cycle,
         crowding=constants.contention,
     )
-    clock, start, steps = _Clock(), 0.0, 0
+    clock, start, last, steps = _Clock(), 0.0, 0.0, 0
     for row, times in trace.order:
         before: tuple[object, ...] = ()
         for n in range(times):
             began, waited = clock.now, clock.waiting
             for index in row:
+                last = clock.waiting
                 _step(trace.patterns[index], clock, rates)
                 steps += 1
-                start = clock.waiting if steps <= 2 else start
+                start = clock.waiting if steps <= FILLING else start
             state = (round(clock.now - began, 3), clock.ahead())
             if state == before:  # nothing changes any more from one row to the next
                 clock.skip((clock.now - began) * (times - n - 1), (clock.waiting - waited) * (times - n - 1))
                 break
             before = state
-    return Played(clock.now, clock.waiting, start)
+    end = clock.waiting - last if steps > FILLING else 0.0
+    return Played(clock.now, clock.waiting, start + end)
 
 
 def _step(step: Step, clock: _Clock, rates: _Rates) -> None:

@@ -1,6 +1,8 @@
 """The emulator on small programs in the dump's form; tests/tpu/test_model.py holds it to the real compiler."""
 
-from maxkernel_nb.tpu.emulate import execute
+import pytest
+
+from maxkernel_nb.tpu.emulate import HEAD, READS, WAITS, Guess, execute
 from maxkernel_nb.tpu.schedule import Program, parse_bundles
 
 LEGEND = "= control target key start\nLB: loop body\n= control target key end\n\n"
@@ -25,8 +27,8 @@ iteration_bounds: (10)
 )
 
 
-def run(text):
-    return execute(Program("test", parse_bundles(text)))
+def run(text, guess=None):
+    return execute(Program("test", parse_bundles(text)), guess=guess)
 
 
 def test_loops_regions_and_guarded_dmas_are_counted():
@@ -76,3 +78,36 @@ def test_a_very_long_loop_is_read_from_its_first_part():
 def test_the_older_branch_form_is_understood():
     text = LOOP.replace("target = $region4", "target bundleno = 99 (0x63), region = 4")
     assert run(text).times == run(LOOP).times
+
+
+def test_dmas_and_waits_are_traced_in_order():
+    text = LOOP.replace("/*vmem=*/%s8_s2 /*", "/*vmem=*/%s8_s2, /*dst_syncflagno=*/[#allocation5] /*").replace(
+        "   0x6   : > { %v1_v0", "   0x6   : > { %90 = dma.done.wait [#allocation5], 4 ;; %v1_v0"
+    )
+    events = [(e.kind, e.size) for e in run(text).trace if e.kind != HEAD]
+    assert events == [(READS, 4)] * 7 + [(WAITS, 4)]
+    assert len({e.flag for e in run(text).trace if e.kind != HEAD}) == 1
+
+
+@pytest.mark.parametrize(("src", "dst", "moved"), [("hbm", "vmem", (896, 0)), ("vmem", "hbm", (0, 896))])
+def test_a_general_dma_goes_where_its_addresses_point(src, dst, moved):
+    text = LOOP.replace(
+        "%5 = dma.hbm_to_vmem [thread:$0]  (%p3_p0), /*hbm=*/%s7_s1, /*size_in_granules=*/4, /*vmem=*/%s8_s2",
+        "%5 = dma.general (%p3_p0), /*src=*/%s70_s1, /*size_in_granules=*/4, /*dst=*/%s80_s2",
+    ).replace(
+        "%s1_s0 = smov 0 /* copy for cssa */",
+        f"%s1_s0 = smov 0  ;;  %s70_s1 = scalar_lea.{src} %s1_s0, 4  ;;  %s80_s2 = int_to_ptr.{dst} %s1_s0",
+    )
+    e = run(text)
+    assert (e.bytes_in, e.bytes_out) == moved
+
+
+def test_a_guess_stands_in_for_data():
+    text = LOOP.replace("%s9_s0, 10 /* loop exit test */", "%s99_s0, 10")
+    assert run(text, Guess(trips=6)).times[1] == 6
+    sized = LOOP.replace("/*size_in_granules=*/4", "/*size_in_granules=*/%s98_s1").replace(
+        "{ %4 = sst", "{ %s98_s1 = sld [smem:[#allocation7 + %s2_s0]]  ;;  %4 = sst"
+    )
+    assert run(sized, Guess(granules=9)).bytes_in == 7 * 9 * 32
+    region = LOOP.replace("%s6_s3 = sld [smem:[#allocation1_spill]]", "%s6_s3 = sld [smem:[#allocation7 + %s2_s0]]")
+    assert run(region, Guess(regions=False)).times[6] == 0

@@ -54,3 +54,20 @@ def test_bytes_include_the_padding_of_tiles():
     assert narrow.bytes == 104 * 128 * 4
     (turned,) = parse_shapes("f32[100,3]{0,1:T(4,128)}")
     assert turned.bytes == 4 * 128 * 4
+
+
+def test_equal_ops_are_alike_whatever_they_are_called():
+    twice = HLO.replace(
+        "  ROOT %out",
+        '  %copy.2 = f32[8,128]{1,0:T(8,128)S(1)} copy(%a), metadata={op_name="x"}\n'
+        "  %copy.3 = f32[8,128]{1,0:T(8,128)} copy(%a)\n  ROOT %out",
+    )
+    module = parse_module(twice)
+    one, two, other = (module.likeness(module.by_name[f"copy.{n}"]) for n in (1, 2, 3))
+    assert one == two != other
+
+
+def test_a_walk_can_name_where_copies_end():
+    text = HLO.replace("  ROOT %out", "  %copy-done.1 = f32[8,128]{1,0:T(8,128)} copy-done(%copy.1)\n  ROOT %out")
+    assert "copy-done.1" not in [i.name for i, *_ in parse_module(text).walk()]
+    assert [i.name for i, *_ in parse_module(text).walk(ends=True)][-1] == "copy-done.1"
