@@ -78,7 +78,7 @@ class ReferenceArtefacts(Value):
 
     ``own``: its own dtypes, platform cpu. ``oracle``: every float widened to float64, platform cpu.
     ``device``: its own dtypes, platform tpu. Empty string: that export was not possible or not needed.
-    Timing cases carry ``device`` only.
+    Timing cases carry ``device`` only. ``work``: operations in the reference, counted on its jaxpr (0: not known).
     """
 
     case: str
@@ -87,6 +87,7 @@ class ReferenceArtefacts(Value):
     device: str = ""
     oracle_dtype: Literal["float64", "float32"] = "float64"
     note: str = ""
+    work: float = 0.0
 
 
 class KernelTask(Value):

@@ -9,9 +9,14 @@ from typing import Any
 
 from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.ground import Ground, InFlight
+from maxkernel_nb.evaluate.probes import ProbeKind
+from maxkernel_nb.evaluate.proportion import compulsory_bytes, floor_ms
 from maxkernel_nb.task import GateName, Outcome, Verdict
 from maxkernel_nb.tpu.chip import refit
+from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.profiles import ScheduleProfile
+
+SURE = 0.9  # of the physical floor: what is modelled below this is not possible, whatever the model's error
 
 
 class CompileGate:
@@ -55,8 +60,13 @@ class ModelGate:
             yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=missing)
             return
         ground.profile = profile = await profiled(ground)
+        least = physical_floor(ground)
+        if profile.modelled_ms < SURE * least:
+            told = _impossible(ground, profile.modelled_ms, least)
+            raise JobRefused("physics", told, case=ground.task.timing_case.name)
         numbers = {
             "modelled_ms": profile.modelled_ms,
+            "floor_ms": least,
             "roofline_ms": profile.roofline_ms,
             "hbm_bytes": profile.hbm_bytes,
             "flops": profile.flops,
@@ -71,6 +81,27 @@ class ModelGate:
             evidence="modelled",
             seconds=time.monotonic() - started,
         )
+
+
+def physical_floor(ground: Ground) -> float:
+    """The least time (ms) for moving, once, the outputs and those arguments whose every probed element counts."""
+    case = ground.task.timing_case
+    facts = ground.facts.get(case.name)
+    if facts is None:
+        return 0.0
+    dense = [
+        (a.shape, a.dtype) for k, a in enumerate(case.args)
+        if {ProbeKind.TAIL, ProbeKind.ELEMENT} <= {p.kind for p in ground.probed if p.args == (k,)}
+    ]  # fmt: skip
+    moved = compulsory_bytes(dense, facts["outputs"]["leaves"])
+    return floor_ms(moved, chip_named(ground.task.chip).device_hbm_gbs)
+
+
+def _impossible(ground: Ground, modelled_ms: float, least: float) -> str:
+    return (
+        f"{modelled_ms:.4g} ms modelled is less than the {least:.4g} ms that {ground.task.chip} needs only to move the "
+        "inputs and outputs that the result depends on: the program leaves out work."
+    )
 
 
 def without_compiler() -> str:

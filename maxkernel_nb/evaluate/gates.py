@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
-from maxkernel_nb.evaluate import wire
+from maxkernel_nb.evaluate import proportion, wire
 from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
 from maxkernel_nb.evaluate.ground import Ground, reading, refused
 from maxkernel_nb.evaluate.inputs import Variant
 from maxkernel_nb.evaluate.numerics import CONTESTED
+from maxkernel_nb.evaluate.probes import Probe
 from maxkernel_nb.evaluate.screen import screen
-from maxkernel_nb.task import Case, CaseRole, GateName, Outcome, Verdict
+from maxkernel_nb.task import Case, CaseRole, GateName, KernelTask, Outcome, Verdict
+from maxkernel_nb.values import content_hash
 
 PLAIN = {"order": 0, "cores": 1, "races": False}
-Run = dict[str, Any]  # seed, variant and machine of one run of a case
+Run = dict[str, Any]  # seed (as shown), draw (what it stands for), variant, probe and machine of one run of a case
 Batch = tuple[Case, list[Run]]
-HARD = {"order": 1, "cores": 2, "races": True}  # another order of parallel steps, on two cores, races detected
+# Another order of parallel steps, on two cores. Detecting races is slow, and only copies that a kernel makes by itself
+# can race: blocks of one output that two steps share are refused when the program is traced.
+HARD = {"order": 1, "cores": 2, "races": False}
+RACED = {"order": 1, "cores": 2, "races": True}
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,18 @@ class TraceGate:
         with reading():
             self._keep(ground, reply, cases, wanted)
         await self._compare_contract(ground, [c for c in cases if c.name not in ground.declined])
+        self._compare_work(ground)
         yield self._passed(ground, started)
+
+    def _compare_work(self, ground: Ground) -> None:
+        task = ground.task
+        name = task.timing_case.name
+        checked = {c: about for c, about in ground.facts.items() if c != name}
+        works = {c: task.reference(c).work for c in ground.facts}
+        with reading():
+            told = proportion.difference(ground.facts[name], checked, works, task.params, name)
+        if told:
+            raise JobRefused("proportion", told, case=name)
 
     def _keep(self, ground: Ground, reply: Reply, cases: list[Case], wanted: list[str]) -> None:
         for case in cases:
@@ -128,8 +145,13 @@ class TraceGate:
 def _facts(told: dict[str, Any]) -> dict[str, Any]:
     """Those that are used, in the types they must have."""
     outputs = {"tree": str(told["outputs"]["tree"]), "leaves": [dict(leaf) for leaf in told["outputs"]["leaves"]]}
-    counts = {name: int(told[name]) for name in ("kernels", "vmem_bytes", "constant_bytes")}
-    return {"outputs": outputs, "fingerprint": str(told["fingerprint"]), **counts}
+    counts = {name: int(told[name]) for name in ("kernels", "vmem_bytes", "constant_bytes", "copies", "parallel")}
+    seen = {
+        "work": float(told["work"]),
+        "used": [int(n) for n in told["used"]],
+        "arithmetic": [str(name) for name in told["arithmetic"]],
+    }
+    return {"outputs": outputs, "fingerprint": str(told["fingerprint"]), **counts, **seen}
 
 
 def contract_difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
@@ -152,10 +174,10 @@ def _leaf(leaf: dict[str, Any]) -> str:
 
 class CheckGate:
     """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
-    check case on every seed, one of them also on zeros and large values, and one again on two cores in another order
-    with races detected; the judge compares with the oracle. One verdict for each case, seed and variant. Declines the
-    ragged cases that the trace gate declined, cases whose reference could not be exported, and runs on which the
-    reference itself overflows.
+    check case on every seed, the first also on zeros, large values and the inputs of the task's probes, and one again
+    on two cores in another order, with races detected where the kernel copies by itself; the judge compares with the
+    oracle. One verdict for each case, seed and variant. Declines the ragged cases that the trace gate declined, cases
+    whose reference could not be exported, and runs on which the reference itself overflows.
     """
 
     name = GateName.CHECK
@@ -166,7 +188,8 @@ class CheckGate:
         for case in ground.task.check_cases:
             if case not in ready:
                 yield self._declined(ground, case)
-        batches = plan(ready, ground.task.seeds)
+        ground.probed = await probed(ground, ready[0]) if ready else []
+        batches = plan(ready, ground.task, ground.probed, ground.facts)
         for part in (batches[:1], batches[1:]):  # most wrong kernels fail in the first one
             async for verdict in self._batches(ground, part):
                 yield verdict
@@ -215,8 +238,9 @@ class CheckGate:
             return refused(self.name, refusal, time.monotonic() - done.seconds, **done.place)
         args = {
             "case": done.case.to_dict(),
-            "seed": done.run["seed"],
+            "seed": done.run["draw"],
             "variant": done.run["variant"],
+            "probe": done.run.get("probe"),
             "outputs": done.outputs,
             "tolerance": ground.task.tolerance.to_dict(),
             "wide": ground.task.reference(done.case.name).oracle_dtype == "float64",
@@ -248,7 +272,10 @@ def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
         return Verdict(gate=GateName.CHECK, outcome=Outcome.DECLINED, summary=told, **done.place)
     if not facts["passed"]:
         started = time.monotonic() - done.seconds
-        failed = refused(GateName.CHECK, JobRefused(facts["kind"], told), started, **done.place)
+        kind = facts["kind"]
+        if done.run.get("probe"):
+            kind, told = "influence", f"It does not follow the reference with {variant(done.run)}: {told}"
+        failed = refused(GateName.CHECK, JobRefused(kind, told), started, **done.place)
         return failed.model_copy(update={"numbers": _numbers(facts)})
     note = " Tolerance loosened by the user." if loosened else ""
     return Verdict(
@@ -266,23 +293,58 @@ def _numbers(facts: dict[str, Any]) -> dict[str, float]:
     return {new: float(facts[old]) for old, new in names.items()}
 
 
-def plan(cases: list[Case], seeds: tuple[int, ...]) -> list[Batch]:
-    """What is run, in order: the first case on every seed, on zeros and on large values; the others on every seed; last
-    a middle case with races detected, on two cores, where its parallel steps come in another order."""
+async def probed(ground: Ground, case: Case) -> list[Probe]:
+    """The task's probes of a case: asked of the reference once, shared by all candidates."""
+    task = ground.task
+    args = {
+        "case": case.to_dict(),
+        "seed": task.draws(task.seeds[0]),
+        "tolerance": task.tolerance.to_dict(),
+        "wide": task.reference(case.name).oracle_dtype == "float64",
+    }
+    key = content_hash([args, task.reference(case.name).to_dict()])
+    if key not in ground.probes:
+        job = Job(WorkerKind.JUDGE, "probes", args, ground.reference(case), ground.limits.compare_s)
+        ground.probes[key] = [Probe.from_dict(p) for p in (await ground.ask(job)).data["probes"]]
+    return ground.probes[key]
+
+
+def plan(
+    cases: list[Case], task: KernelTask, probes: Sequence[Probe] = (), facts: Mapping[str, Any] = MappingProxyType({})
+) -> list[Batch]:
+    """What is run, in order: the first case on every seed, on zeros, on large values and on the probes; the others on
+    every seed; last a middle case on two cores, where its parallel steps come in another order, if it has any."""
     if not cases:
         return []
-    drawn = [{"seed": s, "variant": str(Variant.DRAWN), "machine": PLAIN} for s in seeds]
-    edges = [{"seed": seeds[0], "variant": str(v), "machine": PLAIN} for v in (Variant.ZEROS, Variant.LARGE)]
-    raced = [{"seed": seeds[0], "variant": str(Variant.DRAWN), "machine": HARD}]
-    return [(cases[0], drawn + edges), *((c, drawn) for c in cases[1:]), (cases[min(1, len(cases) - 1)], raced)]
+
+    def run(seed: int, variant: Variant = Variant.DRAWN, **more: Any) -> Run:
+        return {"seed": seed, "draw": task.draws(seed), "variant": str(variant), "machine": PLAIN, **more}
+
+    first, (small, *others) = task.seeds[0], cases
+    drawn = [run(s) for s in task.seeds]
+    edges = [run(first, v) for v in (Variant.ZEROS, Variant.LARGE)]
+    asked = [run(first, probe=p.to_dict()) for p in probes]
+    ordered = [case for case in (*others, small) if _machine(facts, case) is not PLAIN][:1]
+    last = [(case, [run(first, machine=_machine(facts, case))]) for case in ordered]
+    return [(small, drawn + edges + asked), *((c, drawn) for c in others), *last]
+
+
+def _machine(facts: Mapping[str, Any], case: Case) -> dict[str, Any]:
+    """What can show faults of order in this case: nothing beyond the plain machine where every step has its place."""
+    about = facts.get(case.name, {})
+    return RACED if about.get("copies") else HARD if about.get("parallel") else PLAIN
 
 
 def variant(run: Run) -> str:
     """What sets a run apart from one on drawn inputs; empty for those."""
+    if run.get("probe"):
+        return str(run["probe"]["name"])
     edge = "" if run["variant"] == Variant.DRAWN else str(run["variant"])
     return "two cores" if run["machine"]["cores"] > 1 else edge
 
 
 def described(run: Run) -> str:
+    if run.get("probe"):
+        return f", {variant(run)}"
     edge = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
     return edge + (", two cores" if run["machine"]["cores"] > 1 else "")

@@ -13,6 +13,7 @@ from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate import wire
 from maxkernel_nb.evaluate.calls import Caller
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
+from maxkernel_nb.evaluate.probes import Probe
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Candidate, Case, Diagnostic, GateName, KernelTask, Outcome, Verdict
@@ -52,8 +53,10 @@ class Ground:
     records: Records
     limits: Limits
     in_flight: dict[tuple[str, ...], InFlight] = field(default_factory=dict)  # shared by candidates
+    probes: dict[str, list[Probe]] = field(default_factory=dict)  # shared by candidates
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)
+    probed: list[Probe] = field(default_factory=list)  # by the check gate
     exports: dict[str, str] = field(default_factory=dict)  # case -> digest
     profile: ScheduleProfile | None = None
     ahead: asyncio.Task[None] | None = None

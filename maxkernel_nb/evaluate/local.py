@@ -17,6 +17,7 @@ from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRef
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
 from maxkernel_nb.evaluate.ground import Gate, Ground, InFlight, Limits, our_fault, refused
 from maxkernel_nb.evaluate.pool import LocalPool
+from maxkernel_nb.evaluate.probes import Probe
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Assessment, Candidate, CaseRole, GateName, KernelTask, Outcome, Verdict
@@ -47,6 +48,7 @@ class LocalEvaluator:
         self._background: set[asyncio.Task[None]] = set()
         self._checked: dict[tuple[str, ...], tuple[Verdict, ...]] = {}
         self._in_flight: dict[tuple[str, ...], InFlight] = {}
+        self._probes: dict[str, list[Probe]] = {}
 
     def warm(self) -> None:
         """Starts the workers in the background (each imports jax once), while a plan is still being made."""
@@ -77,7 +79,7 @@ class LocalEvaluator:
         ground = self._ground(task, Candidate(source="", entry="", author=""), ())
         args = {
             "case": case.to_dict(),
-            "seeds": list(task.seeds[:2]),
+            "seeds": [task.draws(s) for s in task.seeds[:2]],
             "tolerance": task.tolerance.to_dict(),
             "wide": task.reference(case.name).oracle_dtype == "float64",
         }
@@ -145,7 +147,8 @@ class LocalEvaluator:
             ground.ahead.add_done_callback(self._background.discard)
 
     def _ground(self, task: KernelTask, candidate: Candidate, gates: Sequence[GateName]) -> Ground:
-        return Ground(task, candidate, gates, self._caller, self.store, self.records, self.limits, self._in_flight)
+        shared = self._in_flight, self._probes
+        return Ground(task, candidate, gates, self._caller, self.store, self.records, self.limits, *shared)
 
     def close(self) -> None:
         for task in list(self._background):

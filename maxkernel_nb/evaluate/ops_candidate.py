@@ -12,18 +12,19 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate import capture, inputs, ops_suite, tamper, wire
+from maxkernel_nb.evaluate import capture, inputs, ops_suite, probes, proportion, tamper, wire
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
 from maxkernel_nb.evaluate.interpret import Interpreter, Machine, export_plain
-from maxkernel_nb.evaluate.semantics import shared_output
+from maxkernel_nb.evaluate.semantics import parallel_axes, shared_output
 from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
 from maxkernel_nb.values import content_hash
 
 CONSTANT_LIMIT = 64 << 10
+_COPIES = ("dma", "semaphore", "barrier", "core_map")  # within a primitive's name: the kernel orders memory by itself
 _REHEARSAL = """
 import jax
 from jax.experimental import pallas as pl
@@ -122,7 +123,7 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     for run in args["runs"]:
         machine = Machine(**run["machine"])
         interpreter = machines.setdefault(machine, Interpreter(captured, machine))
-        arrays = inputs.draw(case, run["seed"], inputs.Variant(run["variant"]))
+        arrays = _drawn(case, run)
         try:
             outputs = interpreter.run(arrays)
         except JobRefused as refusal:
@@ -131,6 +132,12 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
         runs.append({"outputs": [wire.describe(o) for o in outputs]})
         sent += map(wire.to_buffer, outputs)
     return Reply({"runs": runs}, tuple(sent))
+
+
+def _drawn(case: Case, run: dict[str, Any]) -> list[np.ndarray]:
+    if run.get("probe"):
+        return probes.drawn(case, run["draw"], probes.Probe.from_dict(run["probe"]))
+    return inputs.draw(case, run["draw"], inputs.Variant(run["variant"]))
 
 
 @contextmanager
@@ -173,7 +180,9 @@ def _facts(captured: Captured) -> dict[str, Any]:
         "constant_bytes": capture.constant_bytes(captured.closed),
         "fingerprint": fingerprint(captured),
         "vmem_bytes": estimate_vmem(captured.closed).bytes,
-        "primitives": sorted({e.primitive.name for e in found}),
+        **proportion.facts(captured.closed),
+        "parallel": sum(bool(parallel_axes(e)) for e in kernels),
+        "copies": sum(any(word in e.primitive.name for word in _COPIES) for e in found),
     }
 
 

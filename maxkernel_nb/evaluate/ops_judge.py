@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from maxkernel_nb.evaluate import inputs, wire
+from maxkernel_nb.evaluate import controls, inputs, wire
 from maxkernel_nb.evaluate.executor import Reply
 from maxkernel_nb.evaluate.inputs import Variant
 from maxkernel_nb.evaluate.numerics import Comparison, compare
+from maxkernel_nb.evaluate.probes import Probe, drawn, find
 from maxkernel_nb.task import Case, Tolerance
 from maxkernel_nb.values import content_hash
 
 CACHE_BYTES = 512 << 20
 Function = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 _functions: dict[str, Function] = {}
-_answers: OrderedDict[tuple[str, str, int, str], list[np.ndarray]] = OrderedDict()
+_answers: OrderedDict[tuple[str, ...], list[np.ndarray]] = OrderedDict()
 
 
 def load() -> dict[str, Any]:
@@ -27,8 +28,9 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.jit(lambda x: x + 1)(0.0).block_until_ready()
-    return {"ping": lambda args, buffers: Reply({}), "compare": compare_outputs, "admit": admit, "outputs": outputs,
-            "compare_on_chip": compare_on_chip}
+    operations = {"compare": compare_outputs, "admit": admit, "outputs": outputs, "probes": probes,
+                  "compare_on_chip": compare_on_chip}
+    return {"ping": lambda args, buffers: Reply({}), **operations}
 
 
 def outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -42,13 +44,16 @@ def outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
 
 
 def compare_outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
-    """Buffers: exports ``own`` and ``oracle``, then the candidate's outputs."""
+    """Buffers: exports ``own`` and ``oracle``, then the candidate's outputs. ``probe``: how the inputs were changed."""
     case, seed, variant = Case.from_dict(args["case"]), args["seed"], Variant(args["variant"])
+    tolerance = Tolerance.from_dict(args["tolerance"])
+    probe = Probe.from_dict(args["probe"]) if args.get("probe") else None
     own_bytes, oracle_bytes, *rest = buffers
     got = wire.arrays(args["outputs"], rest)
-    own = _answer(own_bytes, case, seed, variant, wide=False)
-    oracle = _answer(oracle_bytes, case, seed, variant, wide=args["wide"]) if oracle_bytes else own
-    return Reply(_facts(compare(got, own, oracle, Tolerance.from_dict(args["tolerance"]))))
+    own = _answer(own_bytes, case, seed, variant, wide=False, probe=probe)
+    oracle = _answer(oracle_bytes, case, seed, variant, args["wide"], probe) if oracle_bytes else own
+    controls.hold(own, oracle, tolerance)
+    return Reply(_facts(compare(got, own, oracle, tolerance)))
 
 
 def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -56,6 +61,13 @@ def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     from maxkernel_nb.evaluate.ops_chip_judge import compared
 
     return Reply(compared(args, buffers, lambda e, case, seed, wide: _answer(e, case, seed, Variant.DRAWN, wide)))
+
+
+def probes(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Changed inputs on which the reference tells right from wrong (``probes``). Buffers: ``own``, ``oracle``."""
+    own, oracle = (_function(b, wide) for b, wide in ((buffers[0], False), (buffers[1] or buffers[0], args["wide"])))
+    found = find(Case.from_dict(args["case"]), args["seed"], own, oracle, Tolerance.from_dict(args["tolerance"]))
+    return Reply({"probes": [p.to_dict() for p in found]})
 
 
 def admit(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -108,10 +120,12 @@ def _facts(result: Comparison) -> dict[str, Any]:
     return {**facts, "index": list(result.index), "passed": result.passed}
 
 
-def _answer(exported: bytes, case: Case, seed: int, variant: Variant, wide: bool) -> list[np.ndarray]:
-    key = (content_hash(exported), case.digest(), seed, str(variant))
+def _answer(
+    exported: bytes, case: Case, seed: int, variant: Variant, wide: bool, probe: Probe | None = None
+) -> list[np.ndarray]:
+    key = (content_hash(exported), case.digest(), str(seed), str(variant), probe.digest() if probe else "")
     if key not in _answers:
-        arguments = inputs.draw(case, seed, variant)
+        arguments = drawn(case, seed, probe) if probe else inputs.draw(case, seed, variant)
         _answers[key] = _function(exported, wide)(arguments)
         while sum(a.nbytes for kept in _answers.values() for a in kept) > CACHE_BYTES and len(_answers) > 1:
             _answers.popitem(last=False)

@@ -15,8 +15,7 @@ _WHOLE = ("any", "hbm", "semaphore")  # not cut into blocks: the kernel copies p
 def shared_output(equation: Any) -> str:
     """One sentence when an output block of this ``pallas_call`` is revisited along a parallel axis, else empty."""
     mapping = equation.params["grid_mapping"]
-    parallel = [axis for axis, kind in enumerate(_semantics(equation)) if "parallel" in str(kind).lower()]
-    steps = [a for a in parallel if a < len(mapping.grid) and mapping.grid[a] != 1]
+    steps = parallel_axes(equation)
     outputs = mapping.block_mappings[len(mapping.block_mappings) - mapping.num_outputs :]
     for number, output in enumerate(outputs):
         if any(word in str(_space(output)).lower() for word in _WHOLE):
@@ -29,6 +28,13 @@ def shared_output(equation: Any) -> str:
                     "steps overwrite each other's result; mark the axis arbitrary."
                 )
     return ""
+
+
+def parallel_axes(equation: Any) -> list[int]:
+    """The grid axes of more than one step whose steps may be taken in any order, on any core."""
+    grid = equation.params["grid_mapping"].grid
+    marked = [axis for axis, kind in enumerate(_semantics(equation)) if "parallel" in str(kind).lower()]
+    return [a for a in marked if a < len(grid) and grid[a] != 1]
 
 
 def _semantics(equation: Any) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from maxkernel_nb import compat
@@ -12,6 +12,7 @@ from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts
 from maxkernel_nb.tasks.oracle import Oracle, interpreted
 from maxkernel_nb.tasks.tracing import Traced, Tracer, refuse_impure, structs
+from maxkernel_nb.tasks.work import work
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class CapturedReference:
     device: bytes = b""
     oracle_dtype: Literal["float64", "float32"] = "float64"
     note: str = ""
+    work: float = 0.0
 
 
 def capture(
@@ -41,7 +43,8 @@ def capture(
     refuse_impure(tracer, cases[-1].args)
     compat.prepare_host_backend()
     with compat.no_source_locations():
-        return tuple(_captured(tracer, case, full_oracle) for case in cases)
+        captured = [_captured(tracer, case, full_oracle) for case in cases]
+    return tuple(replace(c, work=work(tracer(case.args).closed)) for c, case in zip(captured, cases, strict=True))
 
 
 def store_references(captured: Sequence[CapturedReference], store: ObjectStore) -> tuple[ReferenceArtefacts, ...]:
@@ -56,6 +59,7 @@ def store_references(captured: Sequence[CapturedReference], store: ObjectStore) 
             device=put(c.device),
             oracle_dtype=c.oracle_dtype,
             note=c.note,
+            work=c.work,
         )
         for c in captured
     )
