@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -75,11 +76,12 @@ def start(
         full_oracle=owned.owner != "none",
     )
     author, note = _author(author, claude)
-    run = _create(place, built.task, mode, author, _recorded_options(settings, claude))
+    task = built.task.model_copy(update={"salt": secrets.token_hex(8)})
+    run = _create(place, task, mode, author, _recorded_options(settings, claude))
     for text in filter(None, (note, *built.notes)):
         run.emit(ev.Noted(text=text))
     binder = bind or (NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn))
-    _launch(run, TaskView(task=built.task, trace=built.trace), author, binder, settings, drive, on_created)
+    _launch(run, TaskView(task=task, trace=built.trace), author, binder, settings, drive, on_created)
     return run
 
 
