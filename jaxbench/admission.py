@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxbench import shortcuts
 from jaxbench.registry import BenchTask, published_inputs
-from jaxbench.shortcuts import Answer, Answers
 from maxkernel_nb.compat import enable_x64
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.evaluate.numerics import compare
 from maxkernel_nb.task import Tolerance
+from maxkernel_nb.tasks import shortcuts
 from maxkernel_nb.tasks.oracle import oracle
+from maxkernel_nb.tasks.shortcuts import Answer, Answers
 from maxkernel_nb.values import Value
 
 LIMIT = 1e-2  # the original's atol and rtol

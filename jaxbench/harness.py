@@ -115,6 +115,8 @@ class Harness:
             task, short = self._wait(item.timed(self.evaluator, self.chip, size))
         except UsageError:
             raise
+        except InfrastructureError as error:
+            return _ended(base, started, status=Status.INFRASTRUCTURE, reason=str(error))
         except MaxKernelError as error:
             return _ended(base, started, status=Status.REFUSED, reason=str(error))
         base = base.model_copy(update={"task_hash": task_hash(task), **_facts(item.facts(size))})

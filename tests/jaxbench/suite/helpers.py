@@ -1,0 +1,5 @@
+"""No task: a suite may hold other files."""
+
+
+def workload():
+    raise RuntimeError("nobody should run this")
