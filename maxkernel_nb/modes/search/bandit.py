@@ -51,7 +51,7 @@ class Bandit(Base):
         node = graph.nodes[parents[0]]
         family = self.world.families.get(node.family)
         rewrite = self.rewrite(graph, node)
-        if family is None or not family.axes or (rewrite and self._due_for_rewrite(graph, node)):
+        if family is None or not family.axes or (rewrite and self._due_for_rewrite(graph)):
             return rewrite or super().child(graph, parents)
         timed = [n for n in graph.nodes.values() if n.family == family.key and n.timed]
         if len(timed) < _ENOUGH:

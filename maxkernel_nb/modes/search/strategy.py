@@ -70,8 +70,8 @@ class Base:
         if node is None:
             return
         self._learn_sameness(graph, node)
-        written = self.world.refines and node.how is not EdgeKind.RETUNE
-        if written and seen.result == "failed" and _repairs_above(graph, node) < _REPAIRS:
+        written = node.how in (EdgeKind.REFINE, EdgeKind.REPAIR) or (node.how is EdgeKind.RECIPE and graph.best is None)
+        if written and self.world.refines and seen.result == "failed" and _repairs_above(graph, node) < _REPAIRS:
             self._repairs.append(node.id)
         if node.timed and node.family in self._slack_draws and _leads(graph, node):
             self._slack_draws[node.family] = 0
@@ -89,7 +89,7 @@ class Base:
         node = graph.nodes[parents[0]]
         moves = self.ranked(graph, node)
         rewrite = self.rewrite(graph, node)
-        if rewrite is not None and (not moves or self._due_for_rewrite(graph, node)):
+        if rewrite is not None and (not moves or self._due_for_rewrite(graph)):
             return rewrite
         return self.retune(node, moves[0]) if moves else None
 
@@ -181,14 +181,14 @@ class Base:
                     found.append(Draw(EdgeKind.RECIPE, family.key, (), seed, "the author's guess", lineage))
         return found[: max(roots, len(families))]
 
-    def _due_for_rewrite(self, graph: Graph, node: Node) -> bool:
-        recent = 0
-        for edge in reversed(list(graph.edges.values())):
-            if edge.how is EdgeKind.RETUNE and edge.family == node.family:
-                recent += 1
-            else:
+    def _due_for_rewrite(self, graph: Graph) -> bool:
+        """Enough constants were tried since an author last wrote something."""
+        since = 0
+        for edge in reversed(graph.edges.values()):
+            if edge.how in (EdgeKind.REFINE, EdgeKind.REPAIR):
                 break
-        return recent >= _RETUNES_A_REWRITE
+            since += edge.how in (EdgeKind.RETUNE, EdgeKind.MERGE)
+        return since >= _RETUNES_A_REWRITE
 
     def _promising(self, graph: Graph) -> Node | None:
         """The fastest node of a slow family that its own floor allows to win; at most ``SLACK`` of all draws."""
