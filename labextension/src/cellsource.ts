@@ -94,13 +94,25 @@ function split(line: string): string[] {
  */
 export function applied(source: string, baseline: string, accepted: string): string | null {
   const text = body(source);
-  const wanted = text.includes(baseline) ? baseline : baseline.trimEnd();
+  const wanted = baseline.replace(/\n$/, '');
   const first = text.indexOf(wanted);
   if (wanted === '' || first < 0 || text.indexOf(wanted, first + 1) >= 0) {
     return null;
   }
-  const ending = wanted === baseline ? accepted : accepted.replace(/\n$/, '');
-  return text.slice(0, first) + ending + text.slice(first + wanted.length);
+  const rest = text.slice(first + wanted.length);
+  if (!/(^|\n)$/.test(text.slice(0, first)) || goesOn(rest)) {
+    return null;
+  }
+  return text.slice(0, first) + accepted.replace(/\n$/, '') + rest;
+}
+
+/** Whether what follows still belongs to the function: its line goes on, or indented code comes next. */
+function goesOn(rest: string): boolean {
+  if (rest !== '' && !rest.startsWith('\n')) {
+    return true;
+  }
+  const next = rest.split('\n').find(line => !/^\s*(#.*)?$/.test(line));
+  return next !== undefined && /^\s/.test(next);
 }
 
 /** Whether the cell still holds the text a proposal was made for. */

@@ -58,5 +58,9 @@ describe('an accepted edit', () => {
     expect(applied(`${baseline}${baseline}`, baseline, 'anything')).toBeNull();
     expect(holds(`%%maxkernel\n${baseline}`, baseline)).toBe(true);
     expect(holds('', '')).toBe(false);
+    expect(holds(`${baseline.trimEnd()} + 41`, baseline)).toBe(false);
+    expect(holds(`${baseline}\n    more = 1\n`, baseline)).toBe(false);
+    expect(holds(`x = "${baseline}"`, baseline)).toBe(false);
+    expect(holds(`${baseline}\n# about y\ny = 1\n`, baseline)).toBe(true);
   });
 });

@@ -34,7 +34,7 @@ class LabServer:
         _write_settings(folder / "settings")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
-             f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0",
+             f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True",
              f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"],
             env=_environment(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             start_new_session=True,
