@@ -138,27 +138,28 @@ class ResultFile:
             return b"" if not size or file.read(1) == b"\n" else b"\n"
 
     def read(self) -> tuple[Result, ...]:
-        """The last result for each key, in order of their first appearance. A last line cut short is left out.
+        """The last result for each key, in order of their first appearance. A line cut short by a crash is left out.
 
-        Raises ``JournalError`` for a damaged line in the middle, or one of another schema.
+        Raises ``JournalError`` for a line that another version wrote.
         """
         if not self.path.exists():
             return ()
         found: dict[str, Result] = {}
-        lines = self.path.read_text(encoding="utf-8").split("\n")
-        for number, line in enumerate(lines, 1):
-            result = self._parse(line, number, last=number >= len(lines) - 1) if line else None
+        for number, line in enumerate(self.path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            result = self._parse(line, number)
             if result is not None:
                 found[result.key()] = result
         return tuple(found.values())
 
-    def _parse(self, line: str, number: int, last: bool) -> Result | None:
+    def _parse(self, line: str, number: int) -> Result | None:
         try:
-            return Result.from_dict(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            if last:
-                return None
-            reason = str(error).splitlines()[0]
+            data = json.loads(line)
+        except ValueError:
+            return None
+        try:
+            return Result.from_dict(data)
+        except ValidationError as error:
+            reason = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:2])
             raise JournalError(
                 f"Line {number} of {self.path} is no result of this version ({reason}); remove it or use another file."
             ) from error

@@ -34,7 +34,7 @@ def workload(x):
 
 def test_tasks_are_found_by_their_names_alone(tmp_path):
     assert [item.id for item in foreign(SUITE)] == ["row_norm", "scaled_softmax"]
-    with pytest.raises(UsageError, match="No task 'nothing' in .*; it has row_norm, scaled_softmax"):
+    with pytest.raises(UsageError, match=r"No task 'nothing' in .*; it has row_norm, scaled_softmax"):
         foreign(SUITE, ["nothing"])
     with pytest.raises(UsageError, match="holds no task with CONFIG"):
         foreign(tmp_path)
