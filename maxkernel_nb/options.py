@@ -136,7 +136,7 @@ CLAUDE: tuple[Option, ...] = (
     _claude("claude_models", "TEXT", f'another model for some: "tester=claude-haiku-5-5"; sub-agents are {_AGENTS}',
             "the same for all, so that they share one prompt cache"),
     _claude("claude_efforts", "TEXT", 'how hard some think: "planner=max, tester=low" (low, medium, high, xhigh, max)',
-            "high or medium, by sub-agent"),
+            "high for all; another effort has a prompt cache of its own"),
     _claude("claude_rounds", "NUMBER", "rounds of looking for a faster kernel after the first", "4", type=int),
     _claude("claude_patience", "NUMBER", "rounds without a faster kernel after which the search has levelled off", "2",
             type=int),

@@ -44,7 +44,7 @@ async def improve(runtime: Runtime, first: int = 2, wanted: Callable[[], bool] =
             return str(error)
         idle = 0 if _gained(before, runtime.run.state.best_ms) else idle + 1
         if idle >= settings.patience:
-            return f"The search has levelled off: {idle} rounds brought no faster kernel."
+            return f"The search has levelled off: {idle} round{'s'[:idle != 1]} brought no faster kernel."
     return f"All {settings.rounds} rounds are done."
 
 

@@ -40,15 +40,17 @@ async def judge_fully(runtime: Runtime, candidate: Candidate) -> Judged:
 
 def draws_wanted(runtime: Runtime) -> bool:
     """Whether the next full judgement asks the tester, at the price of a talk with the model."""
-    author: Any = runtime.author
-    asks = getattr(author, "stress_draws", None) is not None and getattr(author.settings, "stress", True)
-    return asks and _DRAWS not in runtime.run.state.results
+    return _has_tester(runtime.author) and _DRAWS not in runtime.run.state.results
+
+
+def _has_tester(author: Any) -> bool:
+    return getattr(author, "stress_draws", None) is not None and getattr(author.settings, "stress", True)
 
 
 async def _draws(runtime: Runtime) -> StressDraws:
     """Asked for once a run; none when this run's author has no tester or cannot be reached."""
     author: Any = runtime.author
-    if getattr(author, "stress_draws", None) is None:
+    if not _has_tester(author):
         return StressDraws()
 
     async def work() -> StressDraws:

@@ -3,6 +3,7 @@
 import logging
 import time
 
+import claude_faults
 import pytest
 from claude_server import PLANTED, Script, call, fail, hang_up, raw, say, text, thinking, tool
 
@@ -197,6 +198,18 @@ def test_the_key_is_nowhere(bench, serve, claude, caplog):
     assert len(kept) > 10
     assert not any(PLANTED.encode() in data for data in kept)
     assert not any(PLANTED in words for words in seen) and PLANTED not in caplog.text
+
+
+@pytest.mark.parametrize("name", claude_faults.FAULTS)
+def test_no_fault_loses_the_kernel_that_is_there_already(bench, serve, claude, name):
+    fault = claude_faults.FAULTS[name]
+    run, server = claude_faults.play(bench, serve, claude, fault, "f-1")
+    assert not claude_faults.trouble(bench, run, fault)
+    assert len(server.requests) <= 20  # it gave up in the end
+
+
+def test_there_are_forty_of_them():
+    assert len(claude_faults.FAULTS) >= 40
 
 
 def test_a_key_cannot_be_pickled_or_shown():

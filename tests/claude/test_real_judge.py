@@ -2,22 +2,31 @@
 
 import sys
 
-import jax
-import jax.numpy as jnp
 import pytest
-from claude_server import Script, call, role_of
+from claude_scenarios import (
+    EXEMPLAR,
+    HITL_WAY,
+    NORM_SOURCE,
+    NORM_SPECS,
+    PLAN,
+    attack,
+    auto_script,
+    common_prefix_shares,
+    hand_in,
+    hitl_script,
+    norm,
+    repair,
+    walk,
+)
+from claude_server import Script, role_of
 
 from maxkernel_nb import api
 from maxkernel_nb.authors.claude.costs import cost_table
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.engine.loop import close_engine
 from maxkernel_nb.events import RunOutcome
-from maxkernel_nb.knowledge.exemplars import EXEMPLARS
 
 pytestmark = [pytest.mark.tpu_compiler, pytest.mark.slow]
-EXEMPLAR = {e.name: e.source for e in EXEMPLARS}
-PLAN = call("submit_plan", strategy="tiles", summary="Tiles.")
-STOP = call("submit_attack", bottleneck="hbm", stop="at the bound")
 
 
 @pytest.fixture(scope="module")
@@ -27,52 +36,53 @@ def project(tmp_path_factory):
     close_engine()
 
 
-def hand_in(source, note):
-    return call("submit_kernel", source=source, note=note)
-
-
-def repair(source, note):
-    return call("submit_repair", source=source, note=note, cause="as the judge says", lesson=f"lesson of {note}")
-
-
-def attack(number):
-    return call("submit_attack", bottleneck="hbm", plan={"strategy": f"attack {number}", "summary": "larger blocks"})
-
-
 def start(author, fn, specs, project, source=None, **options):
     options = {"policy": "propose", "chip": "v6e", "tuning_points": 2, **options}
     return api.start(fn, source=source, inputs=specs, project=project, author=author, **options)
 
 
-def norm(x, gain):
-    return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6) * gain
-
-
-NORM_SPECS = (jax.ShapeDtypeStruct((4096, 1024), jnp.float32), jax.ShapeDtypeStruct((1024,), jnp.float32))
-RIGHT = EXEMPLAR["rownorm"].replace("def rms_norm", "def norm")
-SMALL = RIGHT.replace("BLOCK_ROWS = 256  # tune: 64, 128, 256, 512", "BLOCK_ROWS = 8")
-REFUSED = RIGHT.replace("    scaled = values", "    values = jnp.cumsum(values, axis=1)\n        scaled = values")
-WRONG = SMALL.replace("+ 1e-6", "+ 1e-1")
+def first_failures(run):
+    """What each candidate that failed failed first: gate, and the unusual inputs if it was those."""
+    failed = [next((v for v in c.verdicts if v.outcome == "fail"), None) for c in run.state.candidates.values()]
+    return [(str(v.gate), v.variant) for v in failed if v is not None]
 
 
 def test_from_a_refused_kernel_to_a_tuned_one(project, serve, claude):
     """Plan, refused by the compiler's rules, wrong values, right but slow, faster, tuned, then nothing left."""
-    server = serve(Script(planner=PLAN, implementer=[hand_in(REFUSED, "a cumsum"), hand_in(RIGHT, "larger blocks")],
-                          debugger=[repair(WRONG, "no cumsum"), repair(SMALL, "right epsilon")],
-                          profiler=[attack(2), STOP]))
-    run = start(claude(server, rounds=3), norm, NORM_SPECS, project).wait(240)
+    server = serve(auto_script())
+    run = start(claude(server, rounds=3, stress=True), norm, NORM_SPECS, project, NORM_SOURCE).wait(400)
     assert run.state.outcome is RunOutcome.PROPOSED, run.state.reason
     first, second = (r["messages"][0]["content"][1]["text"] for r in server.requests if role_of(r) == "debugger")
     assert "cumsum" in first.split("<judge_output>")[1] and "advice" in first
     assert "check: fail" in second and "lesson of no cumsum" in second
     best = run.state.candidates[run.state.best].candidate
     assert best.params["BLOCK_ROWS"] > 8 and run.state.speedup > 1.2
+    assert {v.variant for v in run.state.candidates[best.id].verdicts} >= {"", "tiny rows"}
     costs = cost_table(run.state)
     assert all(line.calls <= 5 for line in costs.by_round)
     assert all(line.cached_share >= 0.8 for line in costs.by_round[1:])
+    assert min(common_prefix_shares(server.requests)[1:]) >= 0.8
     for line in (*costs.by_round, costs.total):
         sys.stdout.write(f"{line.name}: {line.calls} calls, {line.input_tokens} tokens in, {line.output_tokens} out, "
                          f"{line.cached_share:.0%} cached\n")
+
+
+def test_a_person_takes_it_from_a_refused_kernel_to_a_tuned_one(project, serve, claude):
+    """The same with every step approved, one kernel more that only the tester's inputs find wrong, and an answer."""
+    server = serve(hitl_script())
+    author = claude(server, rounds=3, stress=True)
+    run = start(author, norm, NORM_SPECS, project, NORM_SOURCE, mode="hitl", policy="ask")
+    walk(run)
+    run.wait(60).accept().wait_end(60)
+    assert run.state.outcome is RunOutcome.ACCEPTED and run.state.speedup > 1.2
+    gates = first_failures(run)
+    assert gates[0][0] in ("trace", "compile") and gates[1:3] == [("check", ""), ("check", "tiny rows")]
+    assert [q.answer.choice for q in run.state.questions.values()] == [choice for choice, _ in HITL_WAY]
+    assert run.state.explanations[0].answer.startswith("Because x crosses HBM once")
+    assert any("Nothing worth trying is left" in n.text for n in run.state.notes)
+    best = run.state.candidates[run.state.best].candidate
+    assert "eps" in best.source or "1e-6" in best.source
+    assert min(common_prefix_shares(server.requests)[1:]) >= 0.8
 
 
 def gemm_kernels():

@@ -182,9 +182,11 @@ class ClaudeServer:
         return None
 
     def _usage(self, body, behaviour):
-        """Reads and writes of a prompt cache that holds every marked prefix seen, in tokens of four bytes."""
+        """Reads and writes of a prompt cache that holds every marked prefix seen, in tokens of four bytes; each model,
+        effort and kind of thinking has one of its own."""
         blocks = [*body.get("tools", ()), *body["system"], *(b for m in body["messages"] for b in m["content"])]
-        read, length, marked, digest, new = 0, 0, 0, hashlib.sha256(), []
+        kind = json.dumps([body["model"], body.get("thinking"), body.get("output_config")], sort_keys=True)
+        read, length, marked, digest, new = 0, 0, 0, hashlib.sha256(kind.encode()), []
         for block in blocks:
             plain = json.dumps({k: v for k, v in block.items() if k != "cache_control"}).encode()
             digest.update(plain)

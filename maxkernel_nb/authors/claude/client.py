@@ -74,7 +74,7 @@ class ClaudeClient:
             if heard.started:
                 talk.lost(heard.reply(seconds), fault.sentence)
             if not fault.passing:
-                raise ModelRejected(fault.sentence)
+                raise ModelRejected(f"{fault.sentence[:1].upper()}{fault.sentence[1:].rstrip('.')}.")
             if attempt < self._settings.retries:
                 await self._wait(attempt, fault, talk)
         raise ModelUnavailable(

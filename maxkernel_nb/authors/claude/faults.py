@@ -16,7 +16,7 @@ _SENTENCES = {
     "authentication_error": "Claude refused the API key; check the key and resume",
     "permission_error": "this API key may not use {model}; choose another model or ask for access",
     "billing_error": "the Claude account has no credit left; add credit and resume",
-    "not_found_error": "Claude knows no model {model!r}; set MAXKERNEL_CLAUDE_MODEL to one your account has",
+    "not_found_error": "Claude knows no model {model!r}; pass --claude-model with one your account has, to resume too",
     "request_too_large": "the request to Claude was too large",
     "rate_limit_error": "Claude's rate limit is reached",
     "overloaded_error": "Claude is overloaded",

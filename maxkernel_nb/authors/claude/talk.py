@@ -110,7 +110,7 @@ class Conversation:
         try:
             submission: Submission = self.role.answer.model_validate(given)
         except ValidationError as error:
-            what = f"The answer does not fit: {invalid(error)}. Correct it and call {self.role.submit}."
+            what = f"The answer does not fit: {invalid(error)}.\nCorrect it and call {self.role.submit}."
             raise Refused(what) from None
         return understand(submission)
 
@@ -123,7 +123,7 @@ class Conversation:
 
     def _nothing_submitted(self) -> dict[str, Any]:
         text = f"You ended without calling {self.role.submit}, so nothing was handed in. Call it now."
-        self._complain(text)
+        self._complain(f"it ended without calling {self.role.submit}, so nothing was handed in.")
         return {"type": "text", "text": text}
 
     def _complain(self, what: str) -> None:

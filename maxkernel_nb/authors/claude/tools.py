@@ -203,5 +203,6 @@ async def use(bench: Bench, name: str, given: dict[str, Any]) -> str:
 
 def invalid(error: ValidationError) -> str:
     """A validation error in one line a model can act on."""
-    found = [f"{'.'.join(map(str, e['loc'])) or 'input'}: {e['msg']}" for e in error.errors()[:4]]
+    found = [f"{'.'.join(map(str, e['loc'])) or 'input'}: {e['msg'].removeprefix('Value error, ')}"
+             for e in error.errors()[:4]]
     return "; ".join(found)

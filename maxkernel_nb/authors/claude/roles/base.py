@@ -19,7 +19,11 @@ class Submission(BaseModel):
 
 @dataclass(frozen=True)
 class Role:
-    """``submit`` is the name of the tool by which the answer is given; ``max_calls`` bounds one conversation."""
+    """``submit`` is the name of the tool by which the answer is given; ``max_calls`` bounds one conversation.
+
+    ``effort`` is the same for all: users of the API report that a request reads only what one of the same effort wrote
+    to the prompt cache, and a second copy of the prefix costs more than a short answer's thinking saves.
+    """
 
     name: str
     answer: type[Submission]

@@ -12,4 +12,4 @@ class Answer(Submission):
 
 
 EXPLAINER = Role("explainer", Answer, "submit_answer", "Hand in the answer. Ends your work.",
-                 tools=("look_up_api", "read_exemplar", "read_attempt"), effort="medium", max_calls=3)
+                 tools=("look_up_api", "read_exemplar", "read_attempt"), max_calls=3)

@@ -22,4 +22,4 @@ class ReviewDraft(Submission):
 
 
 REVIEWER = Role("reviewer", ReviewDraft, "submit_review", "Hand in the review. Ends your work.",
-                tools=("look_up_api",), effort="medium", max_calls=2)
+                tools=("look_up_api",), max_calls=2)

@@ -25,5 +25,5 @@ class StressPlan(Submission):
     stresses: list[Stress] = Field(max_length=3, description="At most three; empty when none would tell anything.")
 
 
-TESTER = Role("tester", StressPlan, "submit_stresses", "Hand in the unusual inputs. Ends your work.", effort="medium",
+TESTER = Role("tester", StressPlan, "submit_stresses", "Hand in the unusual inputs. Ends your work.",
               max_calls=2)

@@ -24,5 +24,5 @@ class SpaceDraft(Submission):
     reason: str = Field(description="One sentence.")
 
 
-TUNER = Role("tuner", SpaceDraft, "submit_space", "Hand in the values to try. Ends your work.", effort="medium",
+TUNER = Role("tuner", SpaceDraft, "submit_space", "Hand in the values to try. Ends your work.",
              max_calls=2)
