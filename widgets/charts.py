@@ -1,20 +1,24 @@
-"""The report's charts as PNG: matplotlib ``Figure`` objects only, with the colours the panel uses (Okabe-Ito)."""
+"""The report's charts: matplotlib ``Figure`` objects only, with the colours the panel uses (Okabe-Ito).
+
+Colour never says anything alone: sides and kinds differ in hatching, marker or label too, so that the charts read in
+grey. They stand on a white card of their own, which a dark notebook shows as such.
+"""
 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from maxkernel_nb.document.model import ProfileView, SideView
+from maxkernel_nb.widgets.ink import BEST, BOUND, INK, PAPER, REFERENCE, figure_and_axes
+from maxkernel_nb.widgets.memory_charts import draw_step, draw_vmem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-REFERENCE, BEST, BOUND, INK = "#8a8f98", "#0072b2", "#d55e00", "#24292f"
-_COLOURS = (REFERENCE, BEST)
-DPI = 144
+COLOURS, HATCHES, MARKERS = (REFERENCE, BEST), ("", "////"), "os"
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,18 @@ class Chart:
     title: str
     alt: str
     png: bytes
+    figure: Figure = field(repr=False, compare=False)
+
+    def save(self, kind: Literal["png", "svg"] = "png") -> bytes:
+        """The picture again, from the same figure, as PNG or SVG."""
+        return self.png if kind == "png" else _bytes(self.figure, kind)
 
 
 def charts(profile: ProfileView | None) -> tuple[Chart, ...]:
-    """Times, unit utilisation and roofline, as far as the profile has them. Equal profiles give equal bytes.
+    """Times, unit utilisation, roofline, a pipeline step and the VMEM map, as far as the profile has them.
 
-    A kernel without counted flops (a reduction over rows) has no place under a roof: no roofline is drawn then.
+    Equal profiles give equal bytes. A kernel without counted flops (a reduction over rows) has no place under a roof:
+    no roofline is drawn then. Step and VMEM are of the last side, the kernel where there is one.
     """
     if profile is None or not any(side.ms > 0 for side in profile.sides):
         return ()
@@ -38,15 +48,27 @@ def charts(profile: ProfileView | None) -> tuple[Chart, ...]:
         made.append(_units(profile))
     if profile.roof is not None and any(_has_point(side) for side in profile.sides):
         made.append(_roofline(profile))
+    last = profile.sides[-1]
+    if last.step is not None:
+        figure, alt = draw_step(last.step)
+        made.append(_chart(f"One pipeline step of {last.step.op}", alt, figure))
+    if last.vmem is not None:
+        figure, alt = draw_vmem(last.vmem)
+        made.append(_chart(f"VMEM of {last.vmem.op}", alt, figure))
     return tuple(made)
+
+
+def _chart(title: str, alt: str, figure: Figure) -> Chart:
+    return Chart(title, alt, _bytes(figure, "png"), figure)
 
 
 def _times(profile: ProfileView) -> Chart:
     sides = profile.sides
-    figure, axes = _figure(0.55 + 0.42 * len(sides))
+    figure, axes = figure_and_axes(0.55 + 0.42 * len(sides))
     for at, side in enumerate(sides):
         error = side.ms * side.error_pct / 100 if side.error_pct is not None else None
-        axes.barh(at, side.ms, 0.56, color=_COLOURS[at], xerr=error, ecolor=INK, capsize=3, error_kw={"lw": 1})
+        axes.barh(at, side.ms, 0.56, color=_colour(at), hatch=_hatch(at), edgecolor=PAPER, lw=0, xerr=error,
+                  ecolor=INK, capsize=3, error_kw={"lw": 1})  # fmt: skip
         axes.plot(
             [side.bound_ms] * 2,
             [at - 0.36, at + 0.36],
@@ -55,28 +77,44 @@ def _times(profile: ProfileView) -> Chart:
             solid_capstyle="butt",
             label="roofline bound" if at == 0 else None,
         )
-        axes.annotate(f" {side.time}", (side.ms + (error or 0), at), va="center", fontsize=9, weight="bold", color=INK)
+        axes.annotate(
+            f" {side.time}{_against(sides, at)}",
+            (side.ms + (error or 0), at),
+            va="center",
+            fontsize=9,
+            weight="bold",
+            color=INK,
+        )
     axes.set_yticks(range(len(sides)), [s.label for s in sides])
     axes.invert_yaxis()
-    axes.margins(x=0.16)
+    axes.margins(x=0.28)
     axes.set_xlim(left=0)
     axes.set_xlabel("modelled time (ms), whiskers: typical error")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label} {s.time}, bound {s.bound_ms:.3g} ms" for s in sides)
-    return Chart("Modelled time", f"Bars of modelled time: {said}.", _png(figure))
+    return _chart("Modelled time", f"Bars of modelled time: {said}.", figure)
+
+
+def _against(sides: tuple[SideView, ...], at: int) -> str:
+    """How much faster than the first side."""
+    if at == 0 or sides[at].ms <= 0 or sides[0].ms <= 0:
+        return ""
+    ratio = sides[0].ms / sides[at].ms
+    return f"  ({ratio:.2f}× faster)" if ratio >= 1 else f"  ({1 / ratio:.2f}× slower)"
 
 
 def _units(profile: ProfileView) -> Chart:
     sides = [s for s in profile.sides if s.units]
     names = [u.label for u in sides[0].units]
-    figure, axes = _figure(0.6 + 0.34 * len(names))
+    figure, axes = figure_and_axes(0.6 + 0.34 * len(names))
     thick = 0.8 / len(profile.sides)
     for at, side in enumerate(profile.sides):
         if not side.units:
             continue
         places = [n + (at - (len(profile.sides) - 1) / 2) * thick for n in range(len(side.units))]
         shares = [u.share * 100 for u in side.units]
-        axes.barh(places, shares, thick * 0.92, color=_COLOURS[at], label=side.label)
+        axes.barh(places, shares, thick * 0.92, color=_colour(at), hatch=_hatch(at), edgecolor=PAPER, lw=0,
+                  label=side.label)  # fmt: skip
         for place, share in zip(places, shares, strict=True):
             axes.annotate(f" {share:.0f} %", (share, place), va="center", fontsize=7.5, color=INK)
     axes.set_yticks(range(len(names)), names)
@@ -85,7 +123,7 @@ def _units(profile: ProfileView) -> Chart:
     axes.set_xlabel("issue slots used (%), modelled")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label}: " + ", ".join(f"{u.label} {u.share:.0%}" for u in s.units) for s in sides)
-    return Chart("Unit utilisation", f"Bars of issue slots used, by unit. {said}.", _png(figure))
+    return _chart("Unit utilisation", f"Bars of issue slots used, by unit. {said}.", figure)
 
 
 def _roofline(profile: ProfileView) -> Chart:
@@ -95,18 +133,21 @@ def _roofline(profile: ProfileView) -> Chart:
     ridge = roof.peak_tflops * 1e3 / roof.hbm_gbps
     left = min([ridge / 30, *(s.intensity / 3 for s in shown)])
     right = max([ridge * 10, *(s.intensity * 3 for s in shown)])
-    figure, axes = _figure(2.7)
+    figure, axes = figure_and_axes(2.7)
     axes.loglog(
         [left, ridge, right], [left * roof.hbm_gbps / 1e3, roof.peak_tflops, roof.peak_tflops], color=BOUND, lw=2
     )
+    axes.annotate(f"{roof.peak_tflops:g} TFLOP/s", (right, roof.peak_tflops), xytext=(0, 3),
+                  textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK)  # fmt: skip
     for side in shown:
         _point(axes, profile, side)
+    axes.margins(y=0.15)
     axes.set_xlabel("flop per HBM byte")
     axes.set_ylabel("TFLOP/s, modelled")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label} {s.tflops:.3g} TFLOP/s at {s.intensity:.3g} flop per byte" for s in shown)
-    return Chart(
-        f"Roofline of {roof.chip}", f"Peak {roof.peak_tflops:g} TFLOP/s, {roof.hbm_gbps:g} GB/s. {said}.", _png(figure)
+    return _chart(
+        f"Roofline of {roof.chip}", f"Peak {roof.peak_tflops:g} TFLOP/s, {roof.hbm_gbps:g} GB/s. {said}.", figure
     )
 
 
@@ -119,27 +160,25 @@ def _point(axes: Axes, profile: ProfileView, side: SideView) -> None:
     axes.plot(
         [side.intensity],
         [side.tflops],
-        marker="os"[at],
+        marker=MARKERS[at % 2],
         ms=9,
         ls="",
-        color=_COLOURS[at],
+        color=_colour(at),
+        markeredgecolor=INK,
         label=f"{side.label}: {side.tflops:.3g} TFLOP/s",
     )
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, max(1.3, height)), dpi=DPI, layout="constrained", facecolor="white")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=9, colors=INK)
-    axes.xaxis.label.set_fontsize(8.5)
-    axes.yaxis.label.set_fontsize(8.5)
-    return figure, axes
+def _colour(at: int) -> str:
+    return COLOURS[at % 2]
 
 
-def _png(figure: Figure) -> bytes:
+def _hatch(at: int) -> str:
+    return HATCHES[at % 2]
+
+
+def _bytes(figure: Figure, kind: Literal["png", "svg"]) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    metadata = {"Software": None} if kind == "png" else {"Date": None}
+    figure.savefig(buffer, format=kind, metadata=metadata)
     return buffer.getvalue()

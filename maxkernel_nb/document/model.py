@@ -159,6 +159,43 @@ class OpRow(Value):
     bound: str
 
 
+class Part(Value):
+    """A stretch of a step's work, microseconds."""
+
+    label: str
+    us: float
+
+
+class StepView(Value):
+    """A typical step of the longest op's outermost loop: while it computes, the next step's blocks come in and the
+    last one's results go out. ``parts`` are the work in order; microseconds; ``text`` says it in a sentence."""
+
+    op: str
+    trips: float
+    compute_us: float
+    read_us: float
+    written_us: float
+    parts: tuple[Part, ...] = ()
+    text: str = ""
+
+
+class BufferRow(Value):
+    label: str
+    kind: str
+    size: int  # bytes, copies and padding included
+    text: str
+
+
+class VmemView(Value):
+    """Who holds the VMEM of the op that needs most. ``limit`` and ``capacity`` in bytes."""
+
+    op: str
+    rows: tuple[BufferRow, ...]
+    used: int
+    limit: int
+    capacity: int
+
+
 class SideView(Value):
     """One program's profile. ``share`` of a unit is of its issue slots, weighted by the modelled time of each op."""
 
@@ -173,6 +210,9 @@ class SideView(Value):
     units: tuple[Share, ...] = ()
     ops: tuple[OpRow, ...] = ()
     facts: tuple[Fact, ...] = ()
+    step: StepView | None = None
+    vmem: VmemView | None = None
+    lines: tuple[str, ...] = ()  # the bottleneck with its evidence, at most ten
 
 
 class RoofView(Value):

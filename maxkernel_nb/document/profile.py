@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from maxkernel_nb.document import model as m
+from maxkernel_nb.document.step import step_view, vmem_view
 from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.tpu.chips import CHIPS
 from maxkernel_nb.tpu.profiles import ScheduleProfile
@@ -28,14 +30,19 @@ def _three(x: float) -> str:
 def profile_view(state: RunState) -> m.ProfileView | None:
     best = state.candidates.get(state.best) if state.best else None
     pairs = (("XLA reference", state.baseline), ("Best kernel", best.profile if best else None))
-    sides = tuple(_side(label, profile) for label, profile in pairs if profile is not None)
-    if not sides:
+    known = tuple((label, profile) for label, profile in pairs if profile is not None)
+    return compared(known, state.task.chip if state.task else "")
+
+
+def compared(pairs: Sequence[tuple[str, ScheduleProfile]], chip: str) -> m.ProfileView | None:
+    """Labelled profiles on one chip, side by side (two at most are drawn); None without any."""
+    if not pairs:
         return None
-    chip = state.task.chip if state.task else ""
+    sides = tuple(side_view(label, profile) for label, profile in pairs)
     return m.ProfileView(caption=f"Modelled for {chip}, not measured.", sides=sides, roof=_roof(chip))
 
 
-def _side(label: str, p: ScheduleProfile) -> m.SideView:
+def side_view(label: str, p: ScheduleProfile) -> m.SideView:
     ms = _finite(p.modelled_ms)
     return m.SideView(
         label=label,
@@ -49,6 +56,9 @@ def _side(label: str, p: ScheduleProfile) -> m.SideView:
         units=_units(p),
         ops=_ops(p),
         facts=_facts(p),
+        step=step_view(p),
+        vmem=vmem_view(p),
+        lines=tuple(p.explain().splitlines()) if p.ops else (),
     )
 
 
@@ -80,6 +90,9 @@ def _facts(p: ScheduleProfile) -> tuple[m.Fact, ...]:
         ("Share of the roofline", f"{p.roofline_ms / p.modelled_ms:.0%}" if p.modelled_ms > 0 else ""),
         ("HBM traffic", size_text(p.hbm_bytes)),
         ("VMEM", size_text(p.vmem_bytes) if p.vmem_bytes else ""),
+        ("Lost to pipelines filling", _share(p.startup_ms, p.modelled_ms)),
+        ("Lost to copies", _share(p.copies_ms, p.modelled_ms)),
+        ("Lost to layout changes", _share(p.layout_ms, p.modelled_ms)),
         ("Ops scheduled", str(len(p.ops)) if p.ops else ""),
         ("Register spills", f"{spills:,}" if spills else ""),
         ("Read from", "compiler schedule" if p.source == "schedule" else "compiler estimates (wider error)"),
@@ -95,6 +108,10 @@ def size_text(n: float) -> str:
             return f"{n:.3g} {unit}"
         n /= 1000
     return f"{n:.3g} {_BYTES[-1]}"
+
+
+def _share(ms: float, total: float) -> str:
+    return f"{ms / total:.0%}" if total > 0 and ms / total >= 0.01 else ""
 
 
 def _finite(x: float) -> float:
