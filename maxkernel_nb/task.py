@@ -78,7 +78,9 @@ class ReferenceArtefacts(Value):
 
     ``own``: its own dtypes, platform cpu. ``oracle``: every float widened to float64, platform cpu.
     ``device``: its own dtypes, platform tpu. Empty string: that export was not possible or not needed.
-    Timing cases carry ``device`` only. ``work``: operations in the reference, counted on its jaxpr (0: not known).
+    Timing cases carry ``device`` only. ``work``: operations in the reference, counted on its
+    jaxpr (0: not known). ``shortcuts``: for the first check case, exports (as ``own``) of the reference with one of its
+    last steps left out, by name.
     """
 
     case: str
@@ -88,6 +90,7 @@ class ReferenceArtefacts(Value):
     oracle_dtype: Literal["float64", "float32"] = "float64"
     note: str = ""
     work: float = 0.0
+    shortcuts: dict[str, str] = Field(default_factory=dict)
 
 
 class KernelTask(Value):

@@ -82,8 +82,10 @@ class LocalEvaluator:
             "seeds": [task.draws(s) for s in task.seeds[:2]],
             "tolerance": task.tolerance.to_dict(),
             "wide": task.reference(case.name).oracle_dtype == "float64",
+            "shortcuts": list(task.reference(case.name).shortcuts),
         }
-        job = Job(WorkerKind.JUDGE, "admit", args, ground.reference(case), self.limits.compare_s)
+        programs = (self.store.get(digest) for digest in task.reference(case.name).shortcuts.values())
+        job = Job(WorkerKind.JUDGE, "admit", args, (*ground.reference(case), *programs), self.limits.compare_s)
         return tuple((await self._caller.ask(job)).data["weak"])
 
     async def judge(

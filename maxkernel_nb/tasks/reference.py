@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from maxkernel_nb import compat
@@ -11,6 +12,7 @@ from maxkernel_nb.errors import TaskError
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts
 from maxkernel_nb.tasks.oracle import Oracle, interpreted
+from maxkernel_nb.tasks.shortcuts import dropped
 from maxkernel_nb.tasks.tracing import Traced, Tracer, refuse_impure, structs
 from maxkernel_nb.tasks.work import work
 
@@ -27,6 +29,7 @@ class CapturedReference:
     oracle_dtype: Literal["float64", "float32"] = "float64"
     note: str = ""
     work: float = 0.0
+    shortcuts: dict[str, bytes] = field(default_factory=dict)
 
 
 def capture(
@@ -44,7 +47,22 @@ def capture(
     compat.prepare_host_backend()
     with compat.no_source_locations():
         captured = [_captured(tracer, case, full_oracle) for case in cases]
-    return tuple(replace(c, work=work(tracer(case.args).closed)) for c, case in zip(captured, cases, strict=True))
+        first = next((case for case in cases if case.role is CaseRole.CHECK), None)
+        shortcuts = _shortcuts(tracer, first) if first else {}
+    return tuple(
+        replace(c, work=work(tracer(case.args).closed), shortcuts=shortcuts if case is first else {})
+        for c, case in zip(captured, cases, strict=True)
+    )
+
+
+def _shortcuts(tracer: Tracer, case: Case) -> dict[str, bytes]:
+    """The reference without one of its last steps: kernels that drop their epilogue. Left out where not exportable."""
+    traced, inputs = tracer(case.args), structs(case.args)
+    made: dict[str, bytes] = {}
+    for name, function in dropped(traced.closed, tracer.params).items():
+        with contextlib.suppress(TaskError):
+            made[name] = _export(tracer, traced, function, inputs, "cpu")
+    return made
 
 
 def store_references(captured: Sequence[CapturedReference], store: ObjectStore) -> tuple[ReferenceArtefacts, ...]:
@@ -60,6 +78,7 @@ def store_references(captured: Sequence[CapturedReference], store: ObjectStore) 
             oracle_dtype=c.oracle_dtype,
             note=c.note,
             work=c.work,
+            shortcuts={name: put(program) for name, program in c.shortcuts.items()},
         )
         for c in captured
     )
