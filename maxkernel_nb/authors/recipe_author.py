@@ -37,6 +37,8 @@ class RecipeAuthor:
         matches: list[tuple[Recipe, Match]] = []
         reasons: dict[str, str] = {}
         for recipe in self.recipes:
+            if matches and recipe.last_resort:
+                continue
             try:
                 match = recipe.recognise(traces, task)
                 recipe.space(match)  # a match nothing of which fits the chip is no match

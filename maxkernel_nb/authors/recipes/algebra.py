@@ -8,6 +8,7 @@ the reference as the person wrote it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,12 @@ class Rewritten:
 
 def rewritten(trace: Any) -> Rewritten:
     """``trace``: a closed jaxpr, or a graph that is taken as it is."""
-    if isinstance(trace, Graph):
-        return Rewritten(trace)
-    original = canonicalise(trace)
+    return Rewritten(trace) if isinstance(trace, Graph) else _of_jaxpr(trace)
+
+
+@lru_cache(maxsize=64)  # every recipe asks for the same few traces
+def _of_jaxpr(closed: Any) -> Rewritten:
+    original = canonicalise(closed)
     simple = _rebuilt(original)
     notes: list[str] = []
     before, after = contraction_flops(original), contraction_flops(simple)
@@ -53,7 +57,13 @@ def _saved(before: float, after: float) -> str:
 
 def _checked(original: Graph, changed: Graph) -> Graph:
     """``changed`` where both give the same numbers on drawn inputs (float64), else the original."""
+    if [n.op for n in _live(original)] == [n.op for n in _live(changed)]:
+        return changed  # nothing was done to it
     return changed if agree(original, changed) else original
+
+
+def _live(graph: Graph) -> list[Node]:
+    return [graph[n] for n in sorted(graph.reachable())]
 
 
 def contraction_flops(graph: Graph) -> float:

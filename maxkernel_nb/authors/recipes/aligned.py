@@ -80,17 +80,16 @@ class Aligned:
                 found[source].append(number)
         return found
 
-    def region(self, root: int, cuts: Sequence[int]) -> list[Graph]:
-        """Per case, the graph of ``root`` with ``cuts`` as its parameters, in that order."""
+    def region(self, root: int, cuts: Mapping[int, str]) -> list[Graph]:
+        """Per case, the graph of ``root`` with ``cuts`` (node -> dtype) as its parameters, in that order."""
         return [self._region(case, root, cuts) for case in range(len(self.graphs))]
 
-    def _region(self, case: int, root: int, cuts: Sequence[int]) -> Graph:
+    def _region(self, case: int, root: int, cuts: Mapping[int, str]) -> Graph:
         graph, made = self.graphs[case], Graph()
         made.arrays, made.equations = graph.arrays, graph.equations
         new: dict[int, int] = {}
-        for index, cut in enumerate(cuts):
+        for index, (cut, dtype) in enumerate(cuts.items()):
             node = graph[self.members[cut][case]]
-            dtype = node.dtype
             new[cut] = made.add(Node("param", (), node.shape, dtype, (("index", index),)))
         for number in sorted(_inside(self, root, set(cuts))):
             if number not in new:

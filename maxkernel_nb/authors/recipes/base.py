@@ -68,6 +68,7 @@ class Recipe(ABC):
     title: ClassVar[str]
     match_type: ClassVar[type[Match]]
     limits: ClassVar[tuple[str, ...]]  # known limits, one sentence each
+    last_resort: ClassVar[bool] = False  # asked only where no recipe serves the whole function
 
     @abstractmethod
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> Match:

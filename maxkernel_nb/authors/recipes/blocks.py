@@ -78,6 +78,10 @@ class BlockReader(Reader):
         for kind, (size, at) in wanted.items():
             if node.size == size and (position == at).all():
                 return kind
+        groups = node.size // self.m
+        runs = node.size % self.m == 0 and 0 < groups <= self.n and self.n % groups == 0
+        if runs and (position == self.row * groups + self.col // (self.n // groups)).all():
+            return "full"  # one value for a run of columns, held in each of them
         raise Declined(f"{describe(self.graph, number)} does not lie along the rows or columns of a block")
 
     def leaf(self, number: int, indices: Indices) -> str | None:
@@ -94,7 +98,10 @@ class BlockReader(Reader):
         node = self.graph[number]
         source = self.graph[node.inputs[0]]
         axes = node.attr("axes")
-        if volume(tuple(source.shape[a] for a in axes)) != self.n:
+        count = volume(tuple(source.shape[a] for a in axes))
+        if count < self.n:
+            return self.run_reduction(number, indices, count)
+        if count != self.n:
             raise Declined(f"{describe(self.graph, number)} does not reduce whole rows of a block")
         outer, self.col = self.col, sample_points((self.n,), len(self.row), seed=1)[0]
         inner = list(indices) if indices else []
@@ -108,3 +115,19 @@ class BlockReader(Reader):
         argument = self.read(node.inputs[0], tuple(inner))
         self.col, self.reduces = outer, True
         return self.step(node.op, (argument,))
+
+    def run_reduction(self, number: int, indices: Indices, count: int) -> str:
+        """A reduction over runs of ``count`` neighbouring columns: its value is held in every column of the run."""
+        node = self.graph[number]
+        source, axes = self.graph[node.inputs[0]], node.attr("axes")
+        if not 2 <= count <= 128 or self.n % count or len(indices) != len(node.shape):
+            raise Declined(f"{describe(self.graph, number)} reduces {count} values, not a row nor a short run")
+        outer = self.col
+        within = sample_points((count,), len(self.row), seed=2)[0]
+        inner = [np.broadcast_to(i, self.row.shape) for i in indices]
+        for axis, index in zip(axes, unflatten(within, tuple(source.shape[a] for a in axes)), strict=True):
+            inner.insert(axis, index)
+        self.col = outer // count * count + within
+        argument = self.read(node.inputs[0], tuple(inner))
+        self.col = outer
+        return self.step(node.op.replace("reduce", "run"), (argument, self.constant(count, "int32")))

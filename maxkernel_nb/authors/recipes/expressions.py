@@ -145,6 +145,11 @@ def unify(values: Sequence[Any], dtype: str, dims: Sequence[dict[str, int]]) -> 
                 if form in ("{}", "{} - 1") and max(wanted) < 16:
                     continue  # a small whole number is more likely just that number
                 return form.format(name)
+    if any(v != values[0] for v in values) and all(v > 0 and v == int(v) for v in values):
+        for name in dims[0]:
+            parts = {d[name] / v for v, d in zip(values, dims, strict=True)}
+            if len(parts) == 1 and (part := parts.pop()) == int(part):
+                return f"{name} // {int(part)}"
     if any(v != values[0] for v in values):
         raise Declined(f"a constant follows the shapes ({', '.join(f'{float(v):g}' for v in values)}) in no known way")
     return number_text(values[0], dtype)

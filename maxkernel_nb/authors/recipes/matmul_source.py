@@ -9,7 +9,7 @@ from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import static_guards
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined, run_helpers
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.matmul import MatmulMatch
@@ -44,6 +44,8 @@ class _Module:
         self.x, self.w = (match.signature.params[i] for i in (match.lhs, match.rhs))
         texts = " ".join(c.text for c in match.epilogue.constants)
         self.uses = {name for name in ("n", "k", "m") if re.search(rf"\b{name}\b", texts)}
+        runs = [step.args[1] for step in match.epilogue.steps if step.op.startswith("run_")]
+        self.run = match.epilogue.constants[int(runs[0][1:])].text if runs else ""
         self.rows_outer = self._rows_outer()
         # with two axes the inner one can turn round at each outer step: the block at the turn is there already
         self.snake = self.whole_k and not self.whole_n
@@ -69,7 +71,7 @@ class _Module:
 
     def text(self) -> str:
         helpers = [BLOCK_HELPER, _TURN_HELPER] if self.snake else [BLOCK_HELPER]
-        helpers += erf_helper(self.epilogue_text())
+        helpers += erf_helper(self.epilogue_text()) + run_helpers(self.epilogue_text(), 2 if self.match.dots_dtype == "bfloat16" else 3)
         parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
             p.strip("\n") for p in parts[3:]
@@ -94,7 +96,8 @@ class _Module:
     def imports(self) -> str:
         lax = "from jax import lax\n" if "lax." in self.epilogue_text() or self.ragged_text() else ""
         return (
-            "import functools\n\nimport jax\nimport jax.numpy as jnp\n" + lax
+            "import functools\n" + ("import math\n" if self.run and not self.whole_n else "")
+            + "\nimport jax\nimport jax.numpy as jnp\n" + lax
             + "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
 
@@ -141,7 +144,8 @@ class _Module:
             if step.op.startswith("reduce_"):
                 wide[f"%{i}"] = "col" if "full" in kinds else "scalar"
             else:
-                both = "full" if {"row", "col"} <= set(kinds) else max(kinds, key=order.index)
+                full = step.op.startswith("run_") or {"row", "col"} <= set(kinds)
+                both = "full" if full else max(kinds, key=order.index)
                 wide[f"%{i}"] = both
         return wide.get(epilogue.result, "scalar") == self.match.out_kind
 
@@ -269,7 +273,16 @@ class _Module:
 
     def block_choice(self) -> list[str]:
         lines = ["block_m = _block(m, BLOCK_M, 16)"]
-        lines.append("block_n = n  # whole rows" if self.whole_n else "block_n = _block(n, BLOCK_N, 128)")
+        if self.whole_n:
+            lines.append("block_n = n  # whole rows")
+        elif self.run:
+            lines += [
+                f"whole = math.lcm(128, {self.run})  # no run of columns is cut",
+                "parts = [b for b in range(whole, max(BLOCK_N, whole) + 1, whole) if n % b == 0]",
+                "block_n = parts[-1] if parts else n  # every block is full: a sum must not see what lies past the end",
+            ]
+        else:
+            lines.append("block_n = _block(n, BLOCK_N, 128)")
         lines.append("block_k = k  # whole depth" if self.whole_k else "block_k = _block(k, BLOCK_K, 128)")
         if self.snake:
             lines.append(f"steps = pl.cdiv({'n, block_n' if self.rows_outer else 'm, block_m'})")

@@ -28,7 +28,7 @@ def agree(one: Graph, other: Graph, tolerance: float = 1e-9) -> bool:
         except NoValue:
             return True
         for a, b in zip(left, right, strict=True):
-            scale = float(np.max(np.abs(a), initial=0.0))
+            scale = float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0))
             if a.shape != b.shape or not np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
                 return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,6 +91,8 @@ class Plain:
         uses = sum(self.sources(u).count(number) for u in self.users[number] if u in self.needed)
         if not wanted and uses <= 1 and len(text.code) <= _LINE:
             return text
+        if len(text.code) > 112:
+            text = Text(_folded(text.code), text.level, text.dtype)
         name = self.fresh(_NAMES.get(self.sugar(number)[0], "y"))
         self.lines.append(f"{name} = {text.code}")
         return Text(name, _ATOM, text.dtype)
@@ -116,6 +119,8 @@ class Plain:
             return self.elementwise(number, op, inputs)
         if op in REDUCTIONS:
             axes = node.attr("axes")
+            if (runs := self.sum_of_runs(number, inputs[0])) is not None:
+                return runs
             which = str(axes[0]) if len(axes) == 1 else str(axes)
             code = f"jnp.{op[7:]}({self.wide(inputs[0])[0]}, axis={which})"
             return Text(code, _ATOM, _widened(node.dtype))
@@ -123,6 +128,27 @@ class Plain:
         if handler is None:
             raise Declined(f"{describe(self.aligned.graphs[0], self.aligned.members[number][0])} is left without words")
         return handler(number, node, inputs)
+
+    def sum_of_runs(self, number: int, source: int) -> Text | None:
+        """A large sum over short runs of the last axis is a product with zeros and ones: no layout changes."""
+        node, shaped = self.aligned[number], self.aligned[source]
+        if node.op != "reduce_sum" or shaped.op != "reshape" or source in self.known_names():
+            return None
+        before = self.aligned.inputs(source)[0]
+        rank, size = len(node.shape), self.aligned[before].shape
+        split = len(shaped.shape) == rank + 1 and shaped.shape[:-2] == size[:-1] and node.attr("axes") == (rank,)
+        text = self.known[before]
+        if not split or shaped.shape[-1] > 128 or shaped.size < 1 << 22 or text.dtype != "bfloat16":
+            return None
+        run = self.dims.text([s[-1] for s in self.aligned.shapes(source)])
+        count = self.dims.text([s[-2] for s in self.aligned.shapes(source)])
+        name = self.fresh("runs")
+        self.lines.append(f"{name} = jnp.repeat(jnp.eye({count}, dtype=jnp.bfloat16), {run}, axis=0)")
+        code = f"jnp.matmul({text.code}, {name}, preferred_element_type=jnp.float32)"
+        return Text(code, _ATOM, "float32")
+
+    def known_names(self) -> set[int]:
+        return {n for n, text in self.known.items() if text.code.isidentifier()}
 
     def wide(self, number: int) -> tuple[str, int]:
         """Narrow floats are widened where something is computed with them."""
@@ -270,6 +296,12 @@ def einsum_equation(left: int, right: int, contract: Any, batch: Any) -> str:
     shared = {first[a] for a in contract[0]}
     rest = [x for x in first if x not in shared and x not in batched] + [x for x in second if x not in first]
     return f"{''.join(first)},{''.join(second)}->{''.join(batched + rest)}"
+
+
+def _folded(code: str) -> str:
+    """A long expression over several lines, in parentheses."""
+    words = textwrap.fill(code, 100, break_long_words=False, break_on_hyphens=False)
+    return "(\n" + textwrap.indent(words, "    ") + "\n)"
 
 
 def _widened(dtype: str) -> str:

@@ -7,10 +7,12 @@ from maxkernel_nb.authors.recipes.base import Recipe
 
 def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
+    from maxkernel_nb.authors.recipes.composed import ComposedRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
     from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
 
-    return (AttentionRecipe(), MatmulRecipe(), RowwiseRecipe())
+    alone: tuple[Recipe, ...] = (AttentionRecipe(), MatmulRecipe(), RowwiseRecipe())
+    return (*alone, ComposedRecipe({recipe.name: recipe for recipe in alone}))
 
 
 def recipe_named(name: str) -> Recipe:

@@ -19,6 +19,7 @@ CALLS = {
     "silu": "jax.nn.silu", "gelu": "jax.nn.gelu",
 }
 _NAMES = {
+    "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
     "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
     "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
 }
@@ -74,6 +75,8 @@ class Lines:
         match step.op:
             case "reduce_sum" | "reduce_max" | "reduce_min":
                 return f"jnp.{step.op[7:]}({first}, axis=1, keepdims=True)", _ATOM
+            case "run_sum" | "run_max" | "run_min":
+                return f"_{step.op}({first}, {self.text[step.args[1]][0]})", _ATOM
             case "neg":
                 return f"-{self.wrapped(step.args[0], 7)}", 6
             case "not":

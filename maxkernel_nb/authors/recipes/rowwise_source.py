@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import static_guards
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, run_helpers
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.rowwise import RowwiseMatch
@@ -36,7 +36,7 @@ class _Module:
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
         constants = f"BLOCK_M = {self.params['BLOCK_M']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes"
-        helpers = [h.strip("\n") for h in (BLOCK_HELPER, *erf_helper(body))]
+        helpers = [h.strip("\n") for h in (BLOCK_HELPER, *erf_helper(body), *run_helpers(body, 3 if "float32" in self.match.dtypes else 2))]
         head = "\n\n".join((self.header(), imports, constants))
         return "\n\n\n".join((head, *helpers, self.kernel(), self.entry())) + "\n"
 
@@ -78,7 +78,8 @@ class _Module:
             if step.op.startswith("reduce_"):
                 kinds[f"%{i}"] = "col" if "full" in args else "scalar"
             else:
-                kinds[f"%{i}"] = "full" if {"row", "col"} <= set(args) else max(args, key=order.index)
+                full = step.op.startswith("run_") or {"row", "col"} <= set(args)
+                kinds[f"%{i}"] = "full" if full else max(args, key=order.index)
         return kinds.get(body.result, "scalar") == self.match.out_kind
 
     def kernel(self) -> str:

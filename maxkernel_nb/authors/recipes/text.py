@@ -29,6 +29,70 @@ def erf_helper(text: str) -> list[str]:
     return [_ERF] if "_erf(" in text else []
 
 
+_RUN_SUM = '''
+def _run_sum(x, size):
+    """The sum of each run of ``size`` neighbouring columns, held in every one of them.
+
+    Two products with zeros and ones: the MXU adds, where moving values between lanes would cost more than the main
+    product. It takes bfloat16, so float32 values go in as {terms} parts that add up to them.
+    """
+    columns = x.shape[1]
+    shape = (columns, columns // size)
+    member = jax.lax.broadcasted_iota(jnp.int32, shape, 0) // size == jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+    member = member.astype(jnp.float32).astype(jnp.bfloat16)
+    sums = _exact_dot(x, member, (1, 0))
+    return _exact_dot(sums, member, (1, 1))
+'''
+_EXACT_DOT = '''
+def _exact_dot(x, member, axes):
+    total = 0.0
+    for _ in range({terms}):
+        part = x.astype(jnp.bfloat16)
+        dims = (((axes[0],), (axes[1],)), ((), ()))
+        total += jax.lax.dot_general(part, member, dims, preferred_element_type=jnp.float32)
+        x = x - part.astype(jnp.float32)
+    return total
+'''
+_RUN = '''
+def _run_{name}(x, size):
+    """The {what} of each run of ``size`` neighbouring columns, held in every one of them.
+
+    Runs of a power of two are combined with partners 1, 2, 4 ... columns apart, others with each neighbour in turn.
+    """
+    column, width = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1), x.shape[1]
+    if size & (size - 1):
+        place, result = column % size, x
+        for step in range(1, size):
+            before = jnp.where(place >= step, pltpu.roll(x, step, 1), {neutral})
+            after = jnp.where(place < size - step, pltpu.roll(x, width - step, 1), {neutral})
+            result = {three}
+        return result
+    for step in (2**i for i in range(size.bit_length() - 1)):
+        partner = jnp.where(column & step != 0, pltpu.roll(x, step, 1), pltpu.roll(x, width - step, 1))
+        x = {two}
+    return x
+'''
+_RUNS = {
+    "max": {
+        "what": "largest", "neutral": "-jnp.inf", "two": "jnp.maximum(x, partner)",
+        "three": "jnp.maximum(result, jnp.maximum(before, after))",
+    },
+    "min": {
+        "what": "smallest", "neutral": "jnp.inf", "two": "jnp.minimum(x, partner)",
+        "three": "jnp.minimum(result, jnp.minimum(before, after))",
+    },
+}  # fmt: skip
+
+
+def run_helpers(text: str, terms: int = 2) -> list[str]:
+    """The helpers for reductions over runs of columns that the rendered text calls.
+
+    ``terms``: 2 where inputs are bfloat16 (16 bits of a value are added exactly), 3 for float32.
+    """
+    sums = [_EXACT_DOT.format(terms=terms), _RUN_SUM.format(terms=terms)] if "_run_sum(" in text else []
+    return sums + [_RUN.format(name=name, **words) for name, words in _RUNS.items() if f"_run_{name}(" in text]
+
+
 def comment(*paragraphs: str) -> str:
     lines: list[str] = []
     for paragraph in paragraphs:

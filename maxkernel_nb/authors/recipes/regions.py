@@ -1,0 +1,164 @@
+"""Where a function can be cut: a region that one kernel serves, what it is given, and what is left to XLA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from maxkernel_nb import compat
+from maxkernel_nb.authors.recipes.aligned import Aligned
+from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE
+from maxkernel_nb.authors.recipes.graph import LAYOUT_OPS, REDUCTIONS
+
+_ROOTS = 10  # places tried to end a region, the furthest first
+_FREE = frozenset({"const", "iota", "array"})
+
+
+@dataclass(frozen=True)
+class Region:
+    """``root`` is what the kernel computes, ``cuts`` what it is given (node -> dtype), ``recipe`` who may serve it."""
+
+    recipe: str
+    root: int
+    cuts: dict[int, str]
+
+
+def regions(aligned: Aligned) -> Iterator[Region]:
+    """Candidates, those around the most work first."""
+    dots = sorted((n for n in range(len(aligned)) if aligned[n].op == "dot"), key=lambda n: -flops(aligned, n))
+    for first, second in _pairs(aligned, dots):
+        for root in _roots(aligned, second):
+            yield Region("attention", root, _cuts(aligned, root, {first, second}))
+    for dot in dots[:4]:
+        for root in _roots(aligned, dot):
+            yield Region("matmul", root, _cuts(aligned, root, {dot}))
+    for reduction in _row_reductions(aligned):
+        for root in _roots(aligned, reduction):
+            yield Region("rows", root, _row_cuts(aligned, root, reduction))
+    if not dots and not any(aligned[n].op in REDUCTIONS for n in range(len(aligned))):
+        yield Region("rows", aligned.outputs[0], _row_cuts(aligned, aligned.outputs[0], aligned.outputs[0]))
+
+
+def flops(aligned: Aligned, dot: int) -> float:
+    node = aligned[dot]
+    shape = aligned[aligned.inputs(dot)[0]].shape
+    return 2.0 * node.size * math.prod(shape[a] for a in node.attr("contract")[0])
+
+
+def _pairs(aligned: Aligned, dots: list[int]) -> Iterator[tuple[int, int]]:
+    """Products of scores and of values: the second depends on an exponential of the first."""
+    for second in dots:
+        above = aligned.ancestors(*aligned.inputs(second))
+        exps = [n for n in above if aligned[n].op == "exp"]
+        for first in dots:
+            if first in above and any(first in aligned.ancestors(e) for e in exps):
+                yield first, second
+
+
+def _roots(aligned: Aligned, anchor: int) -> list[int]:
+    """Nodes that everything from the anchor to the result passes through, the furthest first; the anchor last."""
+    users, output = aligned.users(), aligned.outputs[0]
+    found = []
+    after = sorted(_descendants(users, anchor), reverse=True)
+    for node in after:
+        if node == output or output not in _descendants(users, anchor, avoid=node):
+            found.append(node)
+    return found[:_ROOTS] + [n for n in found[_ROOTS:] if n == anchor]
+
+
+def _descendants(users: dict[int, list[int]], start: int, avoid: int | None = None) -> set[int]:
+    seen: set[int] = set()
+    todo = [start]
+    while todo:
+        number = todo.pop()
+        if number not in seen and number != avoid:
+            seen.add(number)
+            todo.extend(users[number])
+    return seen
+
+
+def _cuts(aligned: Aligned, root: int, dots: set[int]) -> dict[int, str]:
+    """Inputs of a region around products: their operands as they are, and what is not elementwise beside them."""
+    users = aligned.users()
+    inside = set().union(*(_descendants(users, d) for d in dots))
+    cuts: dict[int, str] = {}
+    todo, seen = [root], set()
+    while todo:
+        number = todo.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        node = aligned[number]
+        if number in dots:
+            for operand, dtype in zip(aligned.inputs(number), node.attr("operands"), strict=True):
+                base = _base(aligned, operand)
+                if base in inside:
+                    todo.append(operand)
+                else:
+                    cuts[base] = dtype if aligned[base].op != "param" else aligned[base].dtype
+        elif node.op == "param" or (number not in inside and not _passes(node.op)):
+            cuts.setdefault(number, _kept_dtype(aligned, number))
+        else:
+            todo.extend(aligned.inputs(number))
+    return cuts
+
+
+def _passes(op: str) -> bool:
+    return op in ELEMENTWISE or op in LAYOUT_OPS or op in _FREE
+
+
+def _kept_dtype(aligned: Aligned, number: int) -> str:
+    """What a kernel is given: small values in float32, large ones as the function has them."""
+    node = aligned[number]
+    if node.op == "param" or not compat.is_float(node.dtype):
+        return node.dtype
+    return "float32" if node.size <= 1 << 20 else node.dtype
+
+
+def _base(aligned: Aligned, number: int) -> int:
+    while aligned[number].op in LAYOUT_OPS:
+        number = aligned.inputs(number)[0]
+    return number
+
+
+def _row_reductions(aligned: Aligned) -> list[int]:
+    """Reductions over last axes, of the largest values first, one for each size of a row."""
+    found = []
+    for number in range(len(aligned)):
+        node = aligned[number]
+        if node.op in REDUCTIONS and _row_of(aligned, number) is not None:
+            found.append(number)
+    found.sort(key=lambda n: (-aligned[aligned.inputs(n)[0]].size, n))
+    rows, kept = set(), []
+    for number in found:
+        if (row := _row_of(aligned, number)) not in rows:
+            rows.add(row)
+            kept.append(number)
+    return kept[:3]
+
+
+def _row_of(aligned: Aligned, number: int) -> tuple[int, int] | None:
+    """(rows, elements of a row) that a reduction works on, or None."""
+    axes, shape = aligned[number].attr("axes"), aligned[aligned.inputs(number)[0]].shape
+    if axes != tuple(range(len(shape) - len(axes), len(shape))):
+        return None
+    return math.prod(shape[: len(shape) - len(axes)]), math.prod(shape[a] for a in axes)
+
+
+def _row_cuts(aligned: Aligned, root: int, reduction: int) -> dict[int, str]:
+    rows = _row_of(aligned, reduction) if aligned[reduction].op in REDUCTIONS else None
+    cuts: dict[int, str] = {}
+    todo, seen = [root], set()
+    while todo:
+        number = todo.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        node = aligned[number]
+        same_rows = node.op in REDUCTIONS and _row_of(aligned, number) == rows
+        if node.op == "param" or not (_passes(node.op) or same_rows):
+            cuts[number] = _kept_dtype(aligned, number)
+        else:
+            todo.extend(aligned.inputs(number))
+    return cuts
