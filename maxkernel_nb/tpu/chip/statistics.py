@@ -1,7 +1,7 @@
 """What a set of interleaved pairs says: a ratio, its interval, and whether it is a difference at all.
 
 A pair is one run of the reference and one of the candidate, back to back. The estimate is the median of the pairs'
-ratios; its interval comes from resampling whole windows (what disturbs a machine lasts longer than a pair), then pairs.
+ratios; its interval comes from resampling whole windows, for what disturbs a machine lasts longer than a pair.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 Pairs = np.ndarray  # [pairs, 2]: reference ms, candidate ms
 RESAMPLES = 1000
+FEW = 4  # windows
 REPORTED, DECIDING = 0.95, 0.99  # coverage of the interval that is shown, and of the one that a call rests on
 Call = Literal["faster", "slower", "equal"]
 
@@ -45,14 +46,10 @@ def ratio(windows: Sequence[Pairs], coverage: float = REPORTED, seed: int = 0) -
 
 def _resampled(logs: list[np.ndarray], seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    if len(logs) < 4:  # too few windows to resample
-        flat = np.concatenate(logs)
-        return np.median(rng.choice(flat, (RESAMPLES, len(flat))), axis=1)
-    sizes = np.array([len(w) for w in logs])
-    starts, flat = np.cumsum(sizes) - sizes, np.concatenate(logs)
-    chosen = rng.integers(0, len(logs), (RESAMPLES, len(logs)))[:, :, None]
-    within = (rng.random((RESAMPLES, len(logs), int(np.median(sizes)))) * sizes[chosen]).astype(int)
-    return np.median(flat[starts[chosen] + within].reshape(RESAMPLES, -1), axis=1)
+    if len(logs) < FEW:  # too few windows to resample
+        return np.median(rng.choice(np.concatenate(logs), (RESAMPLES, sum(map(len, logs)))), axis=1)
+    windows = np.array([np.median(w) for w in logs])
+    return np.median(rng.choice(windows, (RESAMPLES, len(windows))), axis=1)
 
 
 def called(found: Ratio, margin: float) -> Call:

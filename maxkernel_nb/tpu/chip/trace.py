@@ -23,7 +23,7 @@ _FINGERPRINT = re.compile(r"\((\d+)\)$")
 _MODULES, _OPS, _ASYNC = "XLA Modules", "XLA Ops", "Async XLA Ops"
 _WAIT = "syncwait"
 _HOST_NOISE = ("end: ", "Threadpool", "Wait ", "Pjit")  # many, and none of them a run's
-_SLACK_NS = 1.0  # rounding of picoseconds
+_SLACK_NS = 2.0  # jax cuts starts and durations down to whole nanoseconds
 
 
 class TraceRefused(Exception):
