@@ -222,6 +222,32 @@ class Run:
             self.runtime.unpause()
         return self
 
+    def mark(self, node: str, mark: str, via: str = "python") -> Run:
+        """Pins a node of a search (every second draw builds on the newest pinned one), prunes it with its descendants,
+        or takes the mark back (empty). Raises ``UsageError`` for an unknown node."""
+        if node not in {edge.candidate for edge in self.state.edges}:
+            raise UsageError(f"Run {self.id} has no node {node!r}; see `%maxkernel graph {self.id}`.")
+        draws = len({edge.draw for edge in self.state.edges})
+        self.emit(ev.NodeMarked(node=node, mark=mark, at_draw=draws, via=via))  # type: ignore[arg-type]
+        return self
+
+    def add_kernel(self, source: str, parent: str, via: str = "python") -> str:
+        """A person's own kernel, as a child of a node of a search: the next draw judges it. Gives its id.
+
+        Raises ``UsageError`` for a text that is no kernel of this task.
+        """
+        from maxkernel_nb.authors.kernel_text import NotAKernel, make_candidate
+
+        assert self.state.task is not None
+        try:
+            made = make_candidate(self.state.task, source, "person", "edited by hand", parent)
+        except NotAKernel as error:
+            raise UsageError(f"Your kernel cannot be judged: {error}") from None
+        self.emit(ev.CandidateAdded(candidate=made))
+        draws = len({edge.draw for edge in self.state.edges})
+        self.emit(ev.NodeMarked(node=made.id, mark="pinned", at_draw=draws, via=via))
+        return made.id
+
     def undo(self) -> Run:
         """Takes the last applied proposal back: the function's name is bound to the reference again."""
         if self.runtime is None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from maxkernel_nb.document.model import Document
+from maxkernel_nb.document.model import Document, ProfileView
 from maxkernel_nb.widgets import markdown
 from maxkernel_nb.widgets.charts import Chart, charts
+from maxkernel_nb.widgets.graph_charts import graph_charts
 from maxkernel_nb.widgets.limits import LINE
 from maxkernel_nb.widgets.text import plain
 
@@ -24,7 +25,13 @@ MARKS = {"pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!",
 
 def render_fragment(doc: Document) -> str:
     """To embed in a notebook's output or another page: one ``<article>`` and its own scoped style."""
-    return _template("report.jinja").render(doc=doc, pictures=charts(doc.profile), css=_css())
+    return _template("report.jinja").render(doc=doc, pictures=charts(doc.profile), graphs=graph_charts(doc.graph),
+                                            css=_css())
+
+
+def render_profile(view: ProfileView, title: str, pictures: tuple[Chart, ...]) -> str:
+    """One ``<article>`` with a profile alone."""
+    return _template("profile.jinja").render(view=view, title=title, pictures=pictures, css=_css())
 
 
 def render_page(doc: Document) -> str:

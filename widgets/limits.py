@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maxkernel_nb.document.model import Document
+from maxkernel_nb.document.model import Document, NodeView
 
 MESSAGE_BYTES = 256 * 1000
 _ENVELOPE = 6 * 1000  # the message's own frame and header
@@ -44,6 +44,16 @@ def fit(doc: Document, limit: int = MESSAGE_BYTES) -> dict[str, Any]:
     return data
 
 
+def fit_node(node: NodeView, limit: int = MESSAGE_BYTES) -> dict[str, Any]:
+    """The same for one node of a search."""
+    data = node.to_dict()
+    for caps in _LEVELS:
+        data = _Cutter(caps).node(node.to_dict())
+        if size(data) <= limit - _ENVELOPE:
+            break
+    return data
+
+
 def size(data: Any) -> int:
     return len(json.dumps(data, ensure_ascii=False).encode())
 
@@ -59,13 +69,29 @@ class _Cutter:
         self._newest(data, "notes")
         if data["checks"]:
             self._newest(data["checks"], "rows", lambda row: row["outcome"] == "fail")
+        if data["graph"]:
+            self._graph(data["graph"])
         if data["source"]:
             data["source"]["text"] = self._lines(data["source"]["text"], "source")
         if data["diff"]:
             self._hunks(data["diff"])
         data = self._texts(data)
-        data["trimmed"] = [f"Shown in part: {', '.join(dict.fromkeys(self.cut))}."] if self.cut else []
+        if self.cut:
+            data["trimmed"].append(f"Shown in part: {', '.join(dict.fromkeys(self.cut))}.")
         return data
+
+    def _graph(self, graph: dict[str, Any]) -> None:
+        self._newest(graph, "nodes", lambda node: node["id"] in graph["lineage"] or bool(node["mark"]))
+        graph["lineage"] = graph["lineage"][-self.caps.rows :]
+        graph["curve"] = graph["curve"][-self.caps.rows :]
+
+    def node(self, data: dict[str, Any]) -> dict[str, Any]:
+        if data["checks"]:
+            self._newest(data["checks"], "rows", lambda row: row["outcome"] == "fail")
+        data["source"] = self._lines(data["source"], "source")
+        for diff in data["diffs"]:
+            self._hunks(diff)
+        return self._texts(data)
 
     def _newest(self, part: dict[str, Any], key: str, keep: Callable[[Any], bool] = lambda row: False) -> None:
         rows, cap = part[key], self.caps.rows

@@ -14,10 +14,11 @@ import traitlets
 from pydantic import ValidationError
 
 from maxkernel_nb.document.build import document
+from maxkernel_nb.document.graph import node_view
 from maxkernel_nb.document.model import Document
 from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.errors import MaxKernelError, UsageError
-from maxkernel_nb.widgets.limits import fit
+from maxkernel_nb.widgets.limits import fit, fit_node
 from maxkernel_nb.widgets.text import one_line
 from maxkernel_nb.widgets.wire import Ack, Intent, Message
 
@@ -40,6 +41,7 @@ class RunLike(Protocol):
     def pause(self) -> Any: ...
     def unpause(self) -> Any: ...
     def undo(self) -> Any: ...
+    def mark(self, node: str, mark: str, via: str = "") -> Any: ...
     def take_back(self) -> Any: ...
     def ask(self, question: str) -> Any: ...
     def answer(self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None) -> Any: ...
@@ -129,6 +131,18 @@ class RunPanel(anywidget.AnyWidget):
                 run.take_back()
             case Intent.ASK:
                 run.ask(message.comment)
+            case Intent.LOOK:
+                self._show_node(message.node)
+            case Intent.PIN | Intent.PRUNE | Intent.UNMARK:
+                mark = {Intent.PIN: "pinned", Intent.PRUNE: "pruned"}.get(message.intent, "")
+                run.mark(message.node, mark, via="button")
+                self._show_node(message.node)
+
+    def _show_node(self, node: str) -> None:
+        found = node_view(self._run.state, node)
+        if found is None:
+            raise UsageError(f"Run {self._run.id} has no node {node!r} any more; look at another one.")
+        self.send(fit_node(found))
 
     def _refuse_stale(self, message: Message) -> None:
         asked, proposal = self._run.state.open_question, self._run.state.open_proposal

@@ -37,6 +37,7 @@ def render_text(doc: Document, width: int = 100) -> str:
         _titled("Plan", _plan(doc, width)),
         _titled("Checks", _checks(doc, width)),
         _titled("Profile", _profile(doc)),
+        _titled("Search", _graph(doc, width)),
         _titled("Proposal", _diff(doc)),
         _titled("Spend", _rows((x.label, x.used + (f" of {x.cap}" if x.cap else "")) for x in doc.meters)),
         _titled("Notes", "\n".join(f"{n.level}: {n.text}" for n in doc.notes)),
@@ -93,6 +94,14 @@ def _profile(doc: Document) -> str:
             for s in doc.profile.sides
         )
     )
+
+
+def _graph(doc: Document, width: int) -> str:
+    if doc.graph is None:
+        return ""
+    rows = sorted((n for n in doc.graph.nodes if n.ms), key=lambda n: n.ms or 0.0)[:10]
+    listed = _rows((f"{n.sign} {n.id}", f"{n.time}  {n.against}  {n.how}  {n.params or n.idea}") for n in rows)
+    return "\n".join(x for x in (_wrap(doc.graph.caption, width), listed) if x)
 
 
 def _diff(doc: Document) -> str:

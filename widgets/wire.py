@@ -10,7 +10,8 @@ from maxkernel_nb.values import Value
 from maxkernel_nb.widgets.typescript import interface, is_shape
 
 DOC = "doc"  # the one synchronised trait: a Document as JSON, written by Python only
-ACK = "ack"  # the kind of the one message Python sends
+ACK = "ack"  # the kind of the message that answers each of a view's
+NODE = "node"  # the kind of the one that comes before it after ``look``
 
 
 class Intent(StrEnum):
@@ -25,6 +26,10 @@ class Intent(StrEnum):
     ANSWER = "answer"
     TAKEBACK = "takeback"
     ASK = "ask"
+    LOOK = "look"  # at a node of a search: answered by a ``NodeView``
+    PIN = "pin"
+    PRUNE = "prune"
+    UNMARK = "unmark"
 
 
 class Message(Value):
@@ -35,6 +40,7 @@ class Message(Value):
     proposal: str = ""  # the proposal or question the person was looking at
     choice: str = ""  # the answer to that question
     hunks: tuple[int, ...] | None = None  # None: all
+    node: str = ""  # of a search
     comment: str = ""  # what was written: a remark, an answer's text, a question
 
 
@@ -49,7 +55,7 @@ class Ack(Value):
 
 def typescript() -> str:
     """The text of ``frontend/src/wire.ts``; a test compares it with the file."""
-    names = f"export const DOC = {DOC!r};\nexport const ACK = {ACK!r};\n".replace("'", '"')
+    names = "".join(f'export const {k} = "{v}";\n' for k, v in (("DOC", DOC), ("ACK", ACK), ("NODE", NODE)))
     intents = " | ".join(f'"{i}"' for i in Intent)
     shapes = [v for v in vars(document_model).values() if is_shape(v)]
     interfaces = "\n\n".join(interface(s) for s in (*shapes, Message, Ack))

@@ -7,8 +7,9 @@ from typing import Literal
 
 from maxkernel_nb.budget import Budget, parse_budget
 from maxkernel_nb.document import model as m
-from maxkernel_nb.document.checks import candidate_rows, checks_view, shown_candidate
+from maxkernel_nb.document.checks import MOST_ROWS, candidate_rows, checks_view, shown_candidate
 from maxkernel_nb.document.diff import diff_view
+from maxkernel_nb.document.graph import graph_view
 from maxkernel_nb.document.model import Document
 from maxkernel_nb.document.next_action import function_name, next_action
 from maxkernel_nb.document.profile import profile_view, time_text
@@ -39,7 +40,15 @@ def document(state: RunState) -> Document:
         meters=_meters(state),
         notes=_notes(state),
         source=_source(state),
+        graph=graph_view(state),
+        trimmed=_trimmed(state),
     )
+
+
+def _trimmed(state: RunState) -> tuple[str, ...]:
+    """A long search's lists are not even built in full: what nobody can read costs a second every time it changes."""
+    parts = [(name, len(rows)) for name, rows in (("candidates", state.candidates), ("steps", state.steps))]
+    return tuple(f"Of {n:,} {name} the newest {MOST_ROWS} are listed." for name, n in parts if n > MOST_ROWS)
 
 
 # -- header ---------------------------------------------------------------------------------------------------------
@@ -212,7 +221,7 @@ def _steps(state: RunState) -> tuple[m.StepRow, ...]:
         m.StepRow(
             title=s.title, role=s.role, state="done" if s.done else unfinished, summary=s.summary, seconds=s.seconds
         )
-        for s in state.steps
+        for s in state.steps[-MOST_ROWS:]
     )
 
 

@@ -15,6 +15,7 @@ _TONES: dict[str, m.Tone] = {
     Outcome.DECLINED: "plain",
     Outcome.INFRASTRUCTURE: "warn",
 }
+MOST_ROWS = 500
 _WORST = (Outcome.FAIL, Outcome.INFRASTRUCTURE, Outcome.PASS, Outcome.DECLINED)
 
 
@@ -27,7 +28,11 @@ def shown_candidate(state: RunState) -> CandidateState | None:
 
 def checks_view(state: RunState) -> m.ChecksView | None:
     shown = shown_candidate(state)
-    if shown is None or not shown.verdicts:
+    return checks_view_of(shown) if shown is not None else None
+
+
+def checks_view_of(shown: CandidateState) -> m.ChecksView | None:
+    if not shown.verdicts:
         return None
     gates = tuple(_gate_row(g, vs) for g in GateName if (vs := [v for v in shown.verdicts if v.gate is g]))
     return m.ChecksView(
@@ -94,7 +99,10 @@ def _finding(d: Diagnostic) -> str:
 
 
 def candidate_rows(state: RunState) -> tuple[m.CandidateRow, ...]:
-    return tuple(_candidate_row(state, key, c) for key, c in state.candidates.items())
+    """The newest ``MOST_ROWS``, and the best."""
+    rows = list(state.candidates.items())
+    kept = [(k, c) for k, c in rows[:-MOST_ROWS] if k == state.best] + rows[-MOST_ROWS:]
+    return tuple(_candidate_row(state, key, c) for key, c in kept)
 
 
 def _candidate_row(state: RunState, key: str, known: CandidateState) -> m.CandidateRow:

@@ -267,6 +267,61 @@ class SourceView(Value):
     text: str
 
 
+class GraphNode(Value):
+    """A kernel of a search. ``sign`` says what ``tone`` colours; ``mark``: pinned or pruned by a person."""
+
+    id: str
+    draw: int
+    how: str
+    result: str
+    tone: Tone
+    sign: str
+    ms: float | None
+    time: str
+    speedup: float | None
+    against: str  # the speedup, to read
+    parents: tuple[str, ...] = ()
+    lineage: str = ""
+    idea: str = ""
+    params: str = ""
+    mark: str = ""
+
+
+class CurvePoint(Value):
+    """After so many judgements the best took so long."""
+
+    judged: int
+    ms: float
+    speedup: float | None
+
+
+class GraphView(Value):
+    """``nodes``: those worth drawing of ``total``; ``lineage``: the best one's ancestors, from the root to it."""
+
+    caption: str
+    nodes: tuple[GraphNode, ...]
+    best: str
+    lineage: tuple[str, ...]
+    curve: tuple[CurvePoint, ...]
+    total: int
+    judged: int
+
+
+class NodeView(Value):
+    """One node in full, sent when it is asked for."""
+
+    kind: Literal["node"] = "node"
+    id: str
+    title: str
+    facts: tuple[Fact, ...] = ()
+    diffs: tuple[DiffView, ...] = ()
+    checks: ChecksView | None = None
+    profile: SideView | None = None
+    source: str = ""
+    mark: str = ""
+    commands: tuple[Fact, ...] = ()
+
+
 class Document(Value):
     """Everything a person sees of one run. ``trimmed`` names what a size limit left out."""
 
@@ -285,4 +340,5 @@ class Document(Value):
     meters: tuple[Meter, ...] = ()
     notes: tuple[Note, ...] = ()
     source: SourceView | None = None
+    graph: GraphView | None = None
     trimmed: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from maxkernel_nb.events import DrawObserved, EdgeAdded
 from maxkernel_nb.modes.search.contract import Family, Preview
-from maxkernel_nb.modes.search.graph import Graph
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.modes.search.ideas import neighbours
 
 DATA = Path(__file__).parents[1] / "search" / "data"

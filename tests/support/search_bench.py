@@ -16,7 +16,7 @@ from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.modes.search.graph import graph_of
+from maxkernel_nb.engine.graph import graph_of
 from maxkernel_nb.task import Candidate, Plan
 
 AXES = {"A": (16, 32, 64, 128, 256), "B": (16, 32, 64, 128, 256), "C": (1, 2, 4, 8)}

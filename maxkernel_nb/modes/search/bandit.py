@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.events import DrawObserved, EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, Family, World
 from maxkernel_nb.modes.search.cost_model import CostModel
-from maxkernel_nb.modes.search.graph import Graph, Node
 from maxkernel_nb.modes.search.ideas import Lessons, difference, ladder, neighbours
 from maxkernel_nb.modes.search.strategy import Base
 

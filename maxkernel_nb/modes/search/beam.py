@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.modes.search.contract import World
-from maxkernel_nb.modes.search.graph import Graph
 from maxkernel_nb.modes.search.ideas import Lessons
 from maxkernel_nb.modes.search.strategy import KEEP, Base
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.events import DrawObserved, EdgeKind
-from maxkernel_nb.modes.search.graph import Graph
 
 
 @dataclass(frozen=True)

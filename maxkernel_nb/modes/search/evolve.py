@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.events import EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, World
-from maxkernel_nb.modes.search.graph import Graph, Node
 from maxkernel_nb.modes.search.ideas import Lessons
 from maxkernel_nb.modes.search.strategy import Base
 

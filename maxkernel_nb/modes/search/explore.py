@@ -16,12 +16,12 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import judge, keep_if_better
 from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.authors.model_errors import AttemptFailed
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.modes.search.contract import Draw
-from maxkernel_nb.modes.search.graph import Graph
 from maxkernel_nb.modes.search.stopping import at_roofline, on_a_plateau, out_of_judgements
 from maxkernel_nb.modes.search.strategy import Base, hopeless
 from maxkernel_nb.modes.search.turns import Turns

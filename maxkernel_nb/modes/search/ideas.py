@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.events import DrawObserved
 from maxkernel_nb.modes.search.contract import Family
-from maxkernel_nb.modes.search.graph import Graph, Node
 
 _HELPED = 0.05  # relative; smaller gains are within what a re-compile of the same kernel may show
 _SPILLING = 2000  # spilled registers of one op from which smaller blocks are worth a try

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.modes.search.contract import Draw, World
-from maxkernel_nb.modes.search.graph import Graph
 from maxkernel_nb.modes.search.ideas import Lessons
 from maxkernel_nb.modes.search.strategy import Base
 

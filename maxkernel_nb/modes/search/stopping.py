@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from maxkernel_nb.budget import Budget
-from maxkernel_nb.modes.search.graph import Graph
+from maxkernel_nb.engine.graph import Graph
 
 NEAR_ROOFLINE = 1.08  # modelled time over the roofline's; closer is within the model's own error
 CONFIDENCE = 0.9

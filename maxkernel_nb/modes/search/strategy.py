@@ -7,9 +7,9 @@ import random
 from collections import deque
 from collections.abc import Mapping
 
+from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.events import DrawObserved, EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, Family, Preview, World
-from maxkernel_nb.modes.search.graph import Graph, Node
 from maxkernel_nb.modes.search.ideas import Lessons, Move, neighbours, prior, written_ideas
 
 KEEP = 1.5  # slower than this times the best counts as slow

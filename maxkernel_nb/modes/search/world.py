@@ -8,11 +8,11 @@ from typing import Any
 from maxkernel_nb.agents.planner import plan as first_plan
 from maxkernel_nb.authors.kernel_text import make_candidate, set_constants, space_in
 from maxkernel_nb.authors.model_errors import AttemptFailed
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.events import EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, Family, Preview
-from maxkernel_nb.modes.search.graph import Graph
 from maxkernel_nb.task import Assessment, Candidate, Plan
 from maxkernel_nb.values import Value
 

@@ -1,16 +1,17 @@
 // The run panel: renders the document Python wrote, sends what the person wants, decides nothing.
 import { h, Region, type Child } from "./dom";
+import { graph } from "./graph";
 import { Intents, type Model } from "./intents";
 import { markdown } from "./markdown";
 import { profile } from "./profile";
 import * as section from "./sections";
 import { watchTheme } from "./theme";
-import { DOC, type Action, type CandidateRow, type Document as Doc, type HunkView, type Intent } from "./wire";
+import { DOC, NODE, type Action, type CandidateRow, type Document as Doc, type HunkView, type Intent, type NodeView } from "./wire";
 
-type Tab = "proposal" | "checks" | "profile" | "plan" | "candidates" | "source" | "log";
+type Tab = "proposal" | "checks" | "profile" | "plan" | "graph" | "candidates" | "source" | "log";
 const TABS: [Tab, string][] = [
   ["proposal", "Proposal"], ["checks", "Checks"], ["profile", "Profile"], ["plan", "Plan"],
-  ["candidates", "Candidates"], ["source", "Source"], ["log", "Log"],
+  ["graph", "Search"], ["candidates", "Candidates"], ["source", "Source"], ["log", "Log"],
 ];
 const CONTROLS: string[] = ["stop", "pause"];
 const DECISIONS: string[] = ["accept", "reject", "answer"];
@@ -24,6 +25,8 @@ class Panel {
   private skipped = new Set<number>(); // hunks the person left out
   private proposal = "";
   private byTime = false;
+  private node: NodeView | null = null; // of the search, as it was when it was asked for
+  private wanted = "";
   private readonly uid = `mkn-${(panels += 1)}`;
   private readonly regions = new Map<string, Region>();
   private readonly comment = h("input", {
@@ -59,7 +62,23 @@ class Panel {
     this.draw();
   };
 
-  private received = (content: unknown): void => this.intents.receive(content);
+  private received = (content: unknown): void => {
+    const node = content as NodeView | null;
+    if (node?.kind === NODE && node.id === this.wanted) {
+      this.node = node;
+      this.draw();
+    } else this.intents.receive(content);
+  };
+
+  private look = (node: string): void => {
+    this.wanted = node;
+    this.intents.send("look", { node });
+  };
+
+  private mark = (intent: Intent, node: string): void => {
+    this.wanted = node;
+    this.intents.send(intent, { node });
+  };
 
   private region(name: string, tag = "div", props: Record<string, string> = {}): HTMLElement {
     const element = h(tag, { class: `mkn-${name}`, ...props });
@@ -249,7 +268,7 @@ class Panel {
     const { doc } = this;
     const has: Record<Tab, boolean> = {
       proposal: doc.diff !== null, checks: doc.checks !== null, profile: doc.profile !== null, plan: doc.plan !== null,
-      candidates: doc.candidates.length > 0, source: doc.source !== null, log: true,
+      graph: doc.graph !== null, candidates: doc.candidates.length > 0, source: doc.source !== null, log: true,
     };
     return TABS.map(([tab]) => tab).filter((tab) => has[tab]);
   }
@@ -257,7 +276,8 @@ class Panel {
   private current(): Tab {
     const open = this.available();
     if (this.picked && open.includes(this.picked)) return this.picked;
-    const wanted: Tab[] = this.doc.diff?.open ? ["proposal"] : this.doc.ended ? ["profile", "checks"] : ["checks", "plan", "profile"];
+    const searching = this.doc.graph !== null && !this.doc.ended;
+    const wanted: Tab[] = this.doc.diff?.open ? ["proposal"] : searching ? ["graph"] : this.doc.ended ? ["profile", "checks"] : ["checks", "plan", "profile"];
     return wanted.find((tab) => open.includes(tab)) ?? "log";
   }
 
@@ -308,7 +328,7 @@ class Panel {
     const { doc } = this;
     const parts: Record<Tab, unknown> = {
       proposal: doc.diff, checks: doc.checks, profile: doc.profile, plan: doc.plan,
-      candidates: [doc.candidates, this.byTime], source: doc.source, log: [doc.notes, doc.trimmed, doc.header.versions],
+      graph: [doc.graph, this.node, this.wanted], candidates: [doc.candidates, this.byTime], source: doc.source, log: [doc.notes, doc.trimmed, doc.header.versions],
     };
     return parts[tab];
   }
@@ -320,6 +340,7 @@ class Panel {
       case "checks": return doc.checks ? section.checks(doc.checks) : [];
       case "profile": return doc.profile ? profile(doc.profile) : [];
       case "plan": return doc.plan ? section.plan(doc.plan) : [];
+      case "graph": return doc.graph ? graph(doc.graph, { look: this.look, mark: this.mark, shown: this.node, picked: this.wanted }) : [];
       case "candidates": return section.candidates(this.sorted(), this.sorter);
       case "source": return doc.source ? section.source(doc.source, () => this.copy()) : [];
       case "log": return section.log(doc);

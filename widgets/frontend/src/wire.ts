@@ -2,8 +2,9 @@
 
 export const DOC = "doc";
 export const ACK = "ack";
+export const NODE = "node";
 
-export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask";
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask" | "look" | "pin" | "prune" | "unmark";
 
 export interface Fact {
   label: string;
@@ -136,6 +137,36 @@ export interface OpRow {
   bound: string;
 }
 
+export interface Part {
+  label: string;
+  us: number;
+}
+
+export interface StepView {
+  op: string;
+  trips: number;
+  compute_us: number;
+  read_us: number;
+  written_us: number;
+  parts: Part[];
+  text: string;
+}
+
+export interface BufferRow {
+  label: string;
+  kind: string;
+  size: number;
+  text: string;
+}
+
+export interface VmemView {
+  op: string;
+  rows: BufferRow[];
+  used: number;
+  limit: number;
+  capacity: number;
+}
+
 export interface SideView {
   label: string;
   ms: number;
@@ -148,6 +179,9 @@ export interface SideView {
   units: Share[];
   ops: OpRow[];
   facts: Fact[];
+  step: StepView | null;
+  vmem: VmemView | null;
+  lines: string[];
 }
 
 export interface RoofView {
@@ -198,6 +232,53 @@ export interface SourceView {
   text: string;
 }
 
+export interface GraphNode {
+  id: string;
+  draw: number;
+  how: string;
+  result: string;
+  tone: "good" | "warn" | "bad" | "busy" | "ask" | "plain";
+  sign: string;
+  ms: number | null;
+  time: string;
+  speedup: number | null;
+  against: string;
+  parents: string[];
+  lineage: string;
+  idea: string;
+  params: string;
+  mark: string;
+}
+
+export interface CurvePoint {
+  judged: number;
+  ms: number;
+  speedup: number | null;
+}
+
+export interface GraphView {
+  caption: string;
+  nodes: GraphNode[];
+  best: string;
+  lineage: string[];
+  curve: CurvePoint[];
+  total: number;
+  judged: number;
+}
+
+export interface NodeView {
+  kind: "node";
+  id: string;
+  title: string;
+  facts: Fact[];
+  diffs: DiffView[];
+  checks: ChecksView | null;
+  profile: SideView | null;
+  source: string;
+  mark: string;
+  commands: Fact[];
+}
+
 export interface Document {
   header: Header;
   next: NextAction;
@@ -214,6 +295,7 @@ export interface Document {
   meters: Meter[];
   notes: Note[];
   source: SourceView | null;
+  graph: GraphView | null;
   trimmed: string[];
 }
 
@@ -223,6 +305,7 @@ export interface Message {
   proposal: string;
   choice: string;
   hunks: number[] | null;
+  node: string;
   comment: string;
 }
 
