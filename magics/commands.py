@@ -64,6 +64,24 @@ class Commands:
         self.panels.show(run)
         return None
 
+    def do_graph(self, line: CommandLine) -> Any:
+        from maxkernel_nb.magics.graphs import graph_output
+
+        return graph_output(_state(self._find(line)), line.options.get("node"))
+
+    def do_continue(self, line: CommandLine) -> Any:
+        from maxkernel_nb.magics.graphs import own_kernel
+
+        run_id, project = self._locate(line)
+        node = line.options.get("from")
+        if not node:
+            raise UsageError(f"%maxkernel continue lacks --from NODE; %maxkernel graph {run_id} shows the kernels.")
+        run = self._api().continue_search(
+            run_id, node, source=own_kernel(line.options.get("file")), namespace=self.shell.user_ns, project=project,
+            on_created=self._created, policy=line.options.get("policy"), budget=line.options.get("budget"),
+        )
+        return self.finish(run) if is_batch(self.shell) else run
+
     def do_freeze(self, line: CommandLine) -> None:
         self.panels.freeze(self._live(line))
 
@@ -88,6 +106,13 @@ class Commands:
                 f"%maxkernel report {state.run_id} FILE"
             ) from error
         return _link(f"Report of run {state.run_id}", path)
+
+    def do_profile(self, line: CommandLine) -> Bundle:
+        from maxkernel_nb.magics.profiling import profiled
+
+        chip = self.settings()["chip"].value
+        return profiled(line, lambda: self._run_id(line), self.shell.user_ns, self.project, self._api(), chip,
+                        run_folders(self.project))
 
     def do_bench(self, line: CommandLine) -> Bundle | None:
         from maxkernel_nb.magics.bench import bench

@@ -55,6 +55,8 @@ class Completer:
             return list(found.offers) if len(before) == 2 else []
         runs = self._runs() if found.run and len(before) == 2 else []
         choices = self._choices(before) if found.name == "answer" else []
+        if found.name == "profile" and (len(before) == 2 or before[-1] == "--compare"):
+            return self._runs() + self._functions() + (self._options(found.options, before) if len(before) == 2 else [])
         return choices + runs + self._options(found.options, before)
 
     def _choices(self, before: list[str]) -> list[str]:
@@ -69,8 +71,11 @@ class Completer:
         if open_option is None:
             return [o.flag for o in options if o.repeat or o.flag not in before]
         if open_option.names_variable:
-            return [n for n, v in self.shell.user_ns.items() if callable(v) and not n.startswith("_")]
+            return self._functions()
         return list(open_option.choices)
+
+    def _functions(self) -> list[str]:
+        return [n for n, v in self.shell.user_ns.items() if callable(v) and not n.startswith("_")]
 
     def _runs(self) -> list[str]:
         try:

@@ -91,6 +91,7 @@ MODES = (
 )
 
 POLICIES = ("ask", "accept-verified", "propose")
+EXECUTORS = ("local", "ray")
 STRATEGIES = ("auto", "parallel", "beam", "evolve", "bandit")
 
 OPTIONS: tuple[Option, ...] = (
@@ -116,6 +117,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("strategy", "STRATEGY", "how a search explores: independent climbers, a beam, islands with an archive, or a "
            "bandit with a cost model", choices=STRATEGIES, setting=True, default_text="auto: by the budget",
            modes=("search",)),
+    Option("executor", "EXECUTOR", "where a search's gates run: worker processes of this machine, or a Ray cluster's "
+           "([ray] extra; its address from RAY_ADDRESS, else auto)", choices=EXECUTORS, setting=True,
+           default_text="local", modes=("search",)),
     Option("atol", "NUMBER", "your own absolute tolerance; shown as loosened", type=float, setting=True,
            default_text="from the reference's own error"),
     Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,
@@ -180,6 +184,17 @@ COMMANDS = (
     Command("wait", "block until a run ends or needs a decision", run=True, options=(_TIMEOUT,)),
     Command("resume", "continue a run that a restarted kernel left; finished steps are not repeated", run=True,
             options=tuple(o for o in OPTIONS if o.name in ("budget", "policy", "claude_model"))),
+    Command("profile", "what bounds a function, a run or a candidate on a TPU, modelled without one: units, copies, "
+            "VMEM, roofline (default: the latest run)", extra="NAME", options=(
+                *(o for o in OPTIONS if o.name in ("chip", "shapes", "inputs", "static")),
+                Option("compare", "NAME", "another function, run or candidate to put beside it", names_variable=True))),
+    Command("graph", "a search's graph: its picture and the fastest kernels, or one kernel in full", run=True,
+            options=(Option("node", "NODE", "show this kernel: verdicts, profile, diff to its parents"),)),
+    Command("continue", "go on with a search from one of its kernels, or from your own edit of it", run=True, options=(
+        Option("from", "NODE", "the kernel to build on"),
+        Option("file", "FILE", "your own edit of it: judged first, then built on"),
+        *(o for o in OPTIONS if o.name in ("budget", "policy")),
+    )),
     Command("report", "write a run's HTML report", run=True, extra="FILE"),
     Command("cost", "tokens, money, chip seconds and time spent, with their caps; model calls by sub-agent and round",
             run=True),

@@ -39,7 +39,8 @@ def explain(profile: ScheduleProfile) -> str:
     lines += _loop_line(main, loop) if loop else _units_line(main)
     lines += _dma_line(main, profile) + _array_line(profile, main) + _spill_line(main, loop)
     lines.append(f"To try: {_advice(profile, main, loop)}.")
-    lines += _rest_line(top[1:3]) + _lost_line(profile)
+    rest = [o for o in top[1:3] if o.modelled_ms >= LOST * profile.modelled_ms]
+    lines += _rest_line(rest) + _lost_line(profile)
     lines += [f"Note: {note}." for note in profile.notes]
     return "\n".join(lines[:10])
 
@@ -79,8 +80,16 @@ def _bottleneck(op: OpProfile, total: float) -> str:
     share = 100 * op.modelled_ms / total if total else 0.0
     return (
         f"{share:.0f} % in {op.name} ({op.kind}), bound by {MEANING.get(op.bound_by, op.bound_by)}: "
-        f"compute {op.compute_ms:.3f} ms, HBM {op.memory_ms:.3f} ms."
+        f"compute {op.compute_ms:.3f} ms{_alone(op)}, HBM {op.memory_ms:.3f} ms."
     )
+
+
+def _alone(op: OpProfile) -> str:
+    """What the busiest unit would take if nothing else ever held it up: the floor for this program."""
+    unit = max((u for u in NAMES if u in op.utilisation), key=lambda u: op.utilisation[u], default="")
+    if op.bound_by == "hbm" or not unit:
+        return ""
+    return f" ({op.compute_ms * op.utilisation[unit]:.3f} if its {NAMES[unit]} slots alone counted)"
 
 
 def _loop_line(op: OpProfile, loop: LoopProfile) -> list[str]:
@@ -149,9 +158,12 @@ def _advice(p: ScheduleProfile, op: OpProfile, loop: LoopProfile | None) -> str:
     used = loop.utilisation if loop else op.utilisation
     spilling = loop is not None and loop.slots.get("spill", 0.0) > SPILLING * loop.slots.get("vstore", 1.0)
     fill = array_fill(p)
+    wider = fill is not None and fill < FULL
     if op.bound_by in ("mxu", "latency") and spilling and used.get("mxu", 0.0) < FULL:
-        return "smaller inner tiles, so that values stay in registers and the MXU waits less for loads and stores"
-    if op.bound_by == "mxu" and fill is not None and fill < FULL:
+        idle = f"{100 * (1 - max(used.values())):.0f} % of the cycles its busiest unit waits"
+        more = "; beyond that only wider operands or fewer FLOPs" if wider else ""
+        return f"other tile sizes, with fewer spills and more overlap: {idle}{more}"
+    if op.bound_by == "mxu" and wider:
         return "fill the MXU's array: wider operands, two heads side by side, bfloat16 instead of float32"
     return ADVICE.get(op.bound_by, ADVICE["latency"])
 
