@@ -127,7 +127,7 @@ def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], 
 def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
            project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
            author: Author | str | None = None, claude: Mapping[str, Any] | None = None,
-           on_created: Callable[[Run], None] | None = None) -> Run:
+           on_created: Callable[[Run], None] | None = None, again: bool = False) -> Run:
     """Continues a run from its journal without repeating finished steps.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
@@ -142,7 +142,8 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
         alive.close()
     folder = _folder(place, run_id)
     state = fold(read_events(folder))
-    _refuse_finished(state)
+    if not again:  # a search goes on after its end when a person asks for more
+        _refuse_finished(state)
     task = _task_of(state)
     fn, doubt = _recognised(fn or (namespace or {}).get(task.entry), task)
     if fn is None and state.plan is None:
@@ -163,6 +164,50 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else find_mode(state.mode)
     _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings, drive, on_created)
     return run
+
+
+def continue_search(run_id: str, node: str, *, source: str | None = None, project: str | Path | None = None,
+                    **options: Any) -> Run:
+    """Goes on with a search from one of its nodes, live or ended: the node is pinned, and every second draw builds on
+    it. With ``source``, a person's own kernel becomes a child of the node, is judged first and pinned instead.
+
+    Other options as for ``resume``. Raises ``UsageError`` for a run that is no search, an unknown node (``best``
+    is known) or a text that is no kernel.
+    """
+    place, folder = Project(project), _folder(Project(project), run_id)
+    alive = get_engine().find(place, run_id)
+    state = alive.state if alive is not None else fold(read_events(folder))
+    if state.mode != "search":
+        raise UsageError(f"Run {run_id} is no search but {state.mode}; %maxkernel resume continues it.")
+    node = (state.best or node) if node == "best" else node
+    if alive is not None and not alive.closed:
+        if state.status is not ev.Status.WAITING:
+            _mark(alive, node, source)
+            return alive
+        alive.stop("continued from one of its kernels").wait_end(30)
+    if alive is not None:
+        alive.close()
+    run = Run(place, Journal(folder), read_events(folder))
+    try:
+        _mark(run, node, source)
+    finally:
+        run.close()
+    budget = options.pop("budget", None) or _as_much_again(run.state)
+    return resume(run_id, project=project, budget=budget, again=True, **options)
+
+
+def _as_much_again(state: RunState) -> Budget:
+    """The recorded caps, counted from what is spent by now."""
+    caps, spent = Budget.from_dict(state.options["budget"]).to_dict(), state.spend.to_dict()
+    spent["tokens"] = state.spend.input_tokens + state.spend.output_tokens
+    return Budget.from_dict({name: cap if cap is None else cap + spent[name] for name, cap in caps.items()})
+
+
+def _mark(run: Run, node: str, source: str | None) -> None:
+    if source is None:
+        run.mark(node, "pinned", via="continue")
+    else:
+        run.add_kernel(source, node, via="continue")
 
 
 def _recognised(fn: Any, task: KernelTask) -> tuple[Any, str]:
