@@ -1,4 +1,4 @@
-"""``python tests/bench/claude_faults.py`` injects every fault into a run of its own and prints what the person reads."""
+"""``python tests/bench/claude_faults.py`` injects every fault into a run of its own and prints what a person reads."""
 
 import sys
 import tempfile

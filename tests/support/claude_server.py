@@ -1,13 +1,17 @@
 """A small local server that speaks the Messages API: streaming, tools, caching figures and every kind of fault.
 
-A *brain* is a function from the request's body to a behaviour; behaviours are made by the functions below.
+A *brain* is a function from the request's body to a behaviour; behaviours are made by the functions below. It answers
+in the wire forms of Google Cloud (the model is in the address) and AWS (binary event frames) too.
 """
 
+import base64
 import contextlib
 import hashlib
 import json
 import re
+import struct
 import threading
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 
@@ -127,6 +131,10 @@ class ClaudeServer:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                self.aws = re.match(r"/model/([^/]+)/invoke", self.path)
+                google = re.search(r"/models/([^/:]+):", self.path)
+                if self.aws or google:  # there the model is part of the address
+                    body["model"] = (self.aws or google)[1]
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     server.answer(self, body)
                 self.close_connection = True
@@ -138,7 +146,8 @@ class ClaudeServer:
                 self.end_headers()
 
             def event(self, name, data):
-                self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+                sse = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+                self.wfile.write(aws_frame(data) if self.aws else sse)
                 self.wfile.flush()
 
             def log_message(self, *args):
@@ -162,7 +171,8 @@ class ClaudeServer:
 
     def _refusal(self, handler, body):
         sent = (handler.headers.get("x-api-key"), handler.headers.get("authorization"))  # older and newer SDKs
-        if self.key is not None and self.key not in sent and f"Bearer {self.key}" not in sent:
+        known = self.key in sent or f"Bearer {self.key}" in sent or "/model" in handler.path  # clouds sign in their way
+        if self.key is not None and not known:
             return fail(401, "authentication_error", "invalid x-api-key")
         if body.get("tool_choice", {}).get("type") in ("any", "tool"):
             return fail(400, "invalid_request_error", "forced tool use is not supported by this model")
@@ -206,6 +216,17 @@ class ClaudeServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+
+
+def aws_frame(data):
+    """One event as Amazon's event stream frames it: lengths, headers, payload, each part with its checksum."""
+    payload = json.dumps({"bytes": base64.b64encode(json.dumps(data).encode()).decode()}).encode()
+    given = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
+    headers = b"".join(struct.pack("!B", len(k)) + k.encode() + struct.pack("!BH", 7, len(v)) + v.encode()
+                       for k, v in given.items())
+    lengths = struct.pack("!II", len(headers) + len(payload) + 16, len(headers))
+    head = lengths + struct.pack("!I", zlib.crc32(lengths)) + headers + payload
+    return head + struct.pack("!I", zlib.crc32(head))
 
 
 def role_of(body):

@@ -9,7 +9,14 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from maxkernel_nb.authors.claude.faults import Fault, classify, transport_errors
+from maxkernel_nb.authors.claude.faults import (
+    Fault,
+    classify,
+    cloud_errors,
+    missing_package,
+    no_access,
+    transport_errors,
+)
 from maxkernel_nb.authors.claude.keys import Key, Redactor
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
 from maxkernel_nb.authors.claude.stream import Accumulator, Reply
@@ -84,19 +91,25 @@ class ClaudeClient:
     async def _attempt(self, request: Request, talk: Talk, heard: Accumulator) -> Fault | None:
         sdk = await self._client()
         anthropic = importlib.import_module("anthropic")
+        begun = False  # what goes wrong before the request is sent is a matter of how access is set up
         try:
             async with asyncio.timeout(_LONGEST_CALL_S):
                 stream = await sdk.messages.create(
                     model=request.model, max_tokens=request.max_tokens, system=request.system, tools=request.tools,
                     messages=request.messages, stream=True, extra_body=request.extra or None,
                 )
+                begun = True
                 async with stream:
                     async for event in stream:
                         words = heard.take(event)
                         if words:
                             talk.said(words)
-        except (anthropic.AnthropicError, TimeoutError, ValueError, *transport_errors()) as error:
+        except (anthropic.AnthropicError, TimeoutError, *transport_errors()) as error:
             return classify(error, request.model, self._redact)
+        except (ValueError, RuntimeError, *cloud_errors()) as error:
+            if begun:
+                return classify(error, request.model, self._redact)
+            return no_access(error, self._settings.provider, self._redact)
         if heard.complete:
             return None
         return Fault("the connection was cut in the middle of a reply", passing=True)
@@ -135,16 +148,18 @@ def _import_sdk() -> Any:
 
 def _make(anthropic: Any, settings: ClaudeSettings, key: Key | None) -> Any:
     """Vertex and Bedrock authenticate by the cloud's own means and need no Claude key."""
+    if missing := missing_package(settings.provider):
+        raise ModelRejected(missing)
     timeout = anthropic.Timeout(connect=20.0, read=settings.timeout_s, write=60.0, pool=20.0)
-    common = {"timeout": timeout, "max_retries": 0}
+    common = {"timeout": timeout, "max_retries": 0, "base_url": settings.base_url}
     try:
         if settings.provider == "vertex":
-            return anthropic.AsyncAnthropicVertex(region=settings.region or "global", project_id=settings.project,
-                                                  **common)
+            own = {"project_id": settings.project} if settings.project else {}  # else the one one is signed in to
+            return anthropic.AsyncAnthropicVertex(region=settings.region or "global", **own, **common)
         if settings.provider == "bedrock":
             return anthropic.AsyncAnthropicBedrock(aws_region=settings.region or None, **common)
         value = key.reveal() if key is not None else None
-        return anthropic.AsyncAnthropic(api_key=value, base_url=settings.base_url, **common)
+        return anthropic.AsyncAnthropic(api_key=value, **common)
     except (anthropic.AnthropicError, ImportError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0][:200]
         raise ModelRejected(f"Claude's {settings.provider} client cannot start: {reason}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import importlib
 import importlib.util
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,33 @@ def transport_errors() -> tuple[type[Exception], ...]:
     """What the SDK's HTTP library raises while a stream is read; newer SDKs use ``httpx2``, older ones ``httpx``."""
     found = [importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
     return tuple(kind for library in found for kind in (library.HTTPError, library.StreamError))
+
+
+_CLOUDS = {"vertex": ("Google Cloud", "google.auth"), "bedrock": ("AWS", "botocore")}
+
+
+def missing_package(provider: str) -> str:
+    """What to install before a cloud's own way of signing in can be used; empty when all is there."""
+    cloud, package = _CLOUDS.get(provider, ("", ""))
+    if not package or importlib.util.find_spec(package.partition(".")[0]):
+        return ""
+    return (f"Claude on {cloud} needs the package {package}; run `pip install 'anthropic[{provider}]'` and restart the "
+            "kernel.")
+
+
+def cloud_errors() -> tuple[type[Exception], ...]:
+    """What signing in to a cloud raises, where its package is loaded."""
+    found = [("google.auth.exceptions", "GoogleAuthError"), ("botocore.exceptions", "BotoCoreError")]
+    return tuple(getattr(sys.modules[module], name) for module, name in found if module in sys.modules)
+
+
+def no_access(error: Exception, provider: str, redact: Callable[[str], str]) -> Fault:
+    """The request was never sent. A token that could not be fetched for want of a connection may be had later."""
+    cloud = _CLOUDS.get(provider, ("the API", ""))[0]
+    why = " ".join(redact(str(error)).split())[:200].rstrip(".") or type(error).__name__
+    if type(error).__name__ == "TransportError":
+        return Fault(f"no connection to {cloud} to sign in ({why})", passing=True)
+    return Fault(f"Claude on {cloud} cannot be asked with what is set up here: {why}", passing=False)
 
 
 def classify(error: Exception, model: str, redact: Callable[[str], str]) -> Fault:
