@@ -106,7 +106,7 @@ def _optimize(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from jaxbench.report import page, text_report, write_report
+    from jaxbench.report import fragment, text_report, write_report
 
     file = ResultFile(_results_path(options))
     results = file.read()
@@ -117,7 +117,7 @@ def _report(options: argparse.Namespace) -> int:
         return OK
     written = write_report(results, options.out or file.path.parent)
     if options.console.page is not None:
-        options.console.page(page(results))
+        options.console.page(fragment(results))
     options.console.write(text_report(results))
     options.console.write("Written: " + ", ".join(str(os.path.relpath(p)) for p in written))
     return OK

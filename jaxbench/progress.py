@@ -38,15 +38,15 @@ class Silent:
 
 
 class Bar:
-    """A bar on ``bar_file`` (standard error; only where that is a terminal), finished lines above it on ``out``.
+    """A bar on ``bar_file`` (standard error; only where that is a terminal), finished lines above it by ``write``.
 
     ``show``, where given, gets the bar's text and all finished lines whenever either changes, and nothing is written:
     a notebook puts them into one output.
     """
 
-    def __init__(self, total: int, *, out: TextIO | None = None, bar_file: TextIO | None = None,
+    def __init__(self, total: int, *, write: Callable[[str], object] | None = None, bar_file: TextIO | None = None,
                  show: Callable[[str, tuple[str, ...]], None] | None = None) -> None:
-        self.out, self.show = out or sys.stdout, show
+        self.write, self.show = write or _to_terminal, show
         self.lines: list[str] = []
         file = io.StringIO() if show else bar_file or sys.stderr
         shown = "{n_fmt}/{total_fmt} [{elapsed}<{remaining}] {desc}" if show else None
@@ -70,11 +70,15 @@ class Bar:
         self.lines.append(line)
         self._bar.update(1)
         if self.show is None:
-            with tqdm.external_write_mode(file=self.out):
-                self.out.write(line + "\n")
-                self.out.flush()
+            with tqdm.external_write_mode():
+                self.write(line)
         self._shown()
 
     def _shown(self) -> None:
         if self.show:
             self.show(str(self._bar), tuple(self.lines))
+
+
+def _to_terminal(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -215,14 +215,16 @@ def _markdown(made: Sequence[Section]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page(results: Sequence[Result]) -> str:
-    """The report as one HTML page with its pictures inside."""
-    return _html(sections(results))
+def fragment(results: Sequence[Result]) -> str:
+    """The report as HTML with its pictures inside, to be shown within a page."""
+    return _html(sections(results), whole=False)
 
 
-def _html(made: Sequence[Section]) -> str:
+def _html(made: Sequence[Section], whole: bool = True) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     page = (files("jaxbench") / "report.jinja").read_text(encoding="utf-8")
-    return environment.from_string(page).render(sections=made, b64=lambda data: base64.b64encode(data).decode())
+    return environment.from_string(page).render(
+        sections=made, whole=whole, b64=lambda data: base64.b64encode(data).decode()
+    )

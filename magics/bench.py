@@ -25,15 +25,19 @@ class Live:
             self._handle.update(shown, raw=True)
 
 
-def bench(words: Sequence[str], project: str) -> Bundle | None:
-    """Runs one command. Raises as ``jaxbench.cli.execute`` does; help is shown, not raised."""
+def bench(words: Sequence[str], project: str, batch: bool = False) -> Bundle | None:
+    """Runs one command. Raises as ``jaxbench.cli.execute`` does; help is shown, not raised.
+
+    ``batch``: nobody watches (nbconvert, nbval), so that lines come with the result instead of one by one.
+    """
     from jaxbench.cli import Console, execute
     from jaxbench.progress import Bar
 
     told: list[str] = []
     pages: list[str] = []
     live = Live()
-    console = Console(told.append, lambda total: Bar(total, show=live), pages.append)
+    console = Console(told.append, lambda total: Bar(total, show=None if batch else live, write=told.append),
+                      pages.append)
     try:
         execute(words, console, project)
     except SystemExit:  # --help has written itself

@@ -117,7 +117,7 @@ class Commands:
     def do_bench(self, line: CommandLine) -> Bundle | None:
         from maxkernel_nb.magics.bench import bench
 
-        return bench(line.words, self.project)
+        return bench(line.words, self.project, is_batch(self.shell))
 
     def do_config(self, line: CommandLine) -> Table:
         rows = tuple(

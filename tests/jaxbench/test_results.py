@@ -14,7 +14,7 @@ from jaxbench.harness import Harness
 from jaxbench.progress import Bar
 from jaxbench.results import Kind, Result, ResultFile, Status, done
 from jaxbench.suites import own
-from maxkernel_nb.errors import JournalError
+from maxkernel_nb.errors import JournalError, UsageError
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import GateName, Outcome, Verdict
 
@@ -144,8 +144,31 @@ def test_progress_in_a_notebook_shows_all_lines_and_the_remaining_time(tmp_path,
 
 
 def test_progress_in_a_terminal_keeps_lines_and_bar_apart():
-    out, bar = io.StringIO(), io.StringIO()
-    with Bar(2, out=out, bar_file=bar) as progress:
+    written, bar = [], io.StringIO()
+    with Bar(2, write=written.append, bar_file=bar) as progress:
         progress.working("a")
         progress.done("a is done")
-    assert out.getvalue() == "a is done\n" and "a is done" not in bar.getvalue()
+    assert written == ["a is done"] and "a is done" not in bar.getvalue()
+
+
+def test_in_a_notebook_lines_come_live_and_in_a_batch_run_with_the_result(tmp_path, modelled, monkeypatch):
+    from maxkernel_nb.magics import bench
+
+    shown = []
+    monkeypatch.setattr(bench, "display", lambda data, **more: shown.append(data) or _Handle(shown))
+    assert "1 done" in repr(bench.bench(["run", "41k"], str(tmp_path)))
+    assert shown[0]["text/plain"].startswith("0/1") and "1/1 tasks" in shown[-1]["text/plain"]
+    seen = len(shown)
+    told = repr(bench.bench(["run", "8p"], str(tmp_path), batch=True))
+    assert told.startswith("8p_GEMM") and "1 done" in told and len(shown) == seen
+    with pytest.raises(UsageError, match="No task 'x9'"):
+        bench.bench(["run", "x9"], str(tmp_path))
+    assert "<div class=\"jaxbench\">" in bench.bench(["report"], str(tmp_path))._repr_mimebundle_()["text/html"]
+
+
+class _Handle:
+    def __init__(self, shown):
+        self.shown = shown
+
+    def update(self, data, **more):
+        self.shown.append(data)
