@@ -16,6 +16,15 @@ def lab(tmp_path_factory):
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def notebook7(tmp_path_factory):
+    from jupyter_lab import LabServer
+
+    server = LabServer(tmp_path_factory.mktemp("notebook7"), app="notebook")
+    yield server
+    server.stop()
+
+
 @pytest.fixture
 def page(browser, request):
     context = browser.new_context(viewport={"width": 1280, "height": 1000})

@@ -1,6 +1,7 @@
-"""The lab extension by clicks: from a plain cell to an edited one and back. Real JupyterLab, real kernel, fake author."""
+"""The lab extension by clicks: from a plain cell to an edited one and back. Real JupyterLab and kernel, fake author."""
 
 import re
+from pathlib import Path
 
 import pytest
 from jupyter_lab import NotebookPage
@@ -30,7 +31,8 @@ class LabPage(NotebookPage):
     def source(self, number):
         """The exact text of a cell, from the document's model."""
         return self.page.evaluate("""number => {
-            const panel = [...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible && w.content?.widgets);
+            const shown = [...window.jupyterapp.shell.widgets('main')];
+            const panel = shown.find(w => w.isVisible && w.content?.widgets);
             return panel.content.widgets[number].model.sharedModel.getSource();
         }""", number)
 
@@ -65,7 +67,8 @@ def test_from_a_plain_cell_to_an_accepted_edit_and_back_with_ctrl_z(notebook):
     expect(notebook.proposal).to_be_hidden()
     expect(notebook.output(1).get_by_text("Accepted: f is bound")).to_be_visible()
     assert notebook.source(1) == KERNEL.rstrip("\n")
-    assert notebook.source(2) == f"%%maxkernel auto\n# The reference that run f-1 replaced in the cell above.\n{FUNCTION}\n"
+    kept = "# The reference that run f-1 replaced in the cell above."
+    assert notebook.source(2) == f"%%maxkernel auto\n{kept}\n{FUNCTION}\n"
     notebook.run(3)
     expect(notebook.output(3)).to_contain_text("accepted BoundKernel")
     notebook.select(1)
@@ -172,3 +175,38 @@ def test_the_sidebar_lists_the_run_and_finds_its_cell(notebook):
     sidebar.get_by_role("button", name="Stop f-1").click()
     expect(sidebar).to_contain_text("stopped")
     expect(notebook.proposal).to_be_hidden()
+
+
+AXE = Path(__file__).resolve().parents[2] / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def serious(page, selector):
+    """What axe finds serious or worse in one part of the page."""
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
+    return [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"])
+            for v in found["violations"] if v["impact"] in ("serious", "critical")]
+
+
+def test_axe_finds_nothing_serious_light_dark_narrow_and_wide(notebook):
+    notebook.proposal.get_by_role("button", name="Reject change 1").click()
+    notebook.page.get_by_role("tab", name="MaxKernel runs").click()
+    expect(notebook.page.get_by_role("region", name="MaxKernel runs")).to_be_visible()
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        notebook.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        expect(notebook.page.locator(f"body[data-jp-theme-name='{theme}']")).to_be_attached()
+        for width in (1280, 800):
+            notebook.page.set_viewport_size({"width": width, "height": 1000})
+            assert serious(notebook.page, ".mkl-proposal") == []
+            assert serious(notebook.page, "#maxkernel-runs") == []
+            box = notebook.proposal.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width
+
+
+def test_notebook_7_has_button_proposal_and_edit(notebook7, page, request, cells):
+    opened = LabPage(page, notebook7.notebook(f"{request.node.name}.ipynb", cells))
+    opened.run(0)
+    opened.optimise(1)
+    opened.choose("Accept all")
+    expect(opened.proposal).to_be_hidden()
+    assert opened.source(1) == KERNEL.rstrip("\n")

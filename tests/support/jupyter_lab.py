@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -23,9 +22,13 @@ LIMIT_MS = 60_000
 
 
 class LabServer:
-    """Started on a free port with a token of its own; settings, workspaces and notebooks live under ``folder``."""
+    """Started on a free port with a token of its own; settings, workspaces and notebooks live under ``folder``.
 
-    def __init__(self, folder: Path) -> None:
+    ``app``: ``jupyterlab`` or ``notebook`` (Notebook 7). ``options``: more of the server's own.
+    """
+
+    def __init__(self, folder: Path, app: str = "jupyterlab", options: tuple[str, ...] = ()) -> None:
+        self._app = app
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
         self._log = (folder / "server.log").open("w")
@@ -33,8 +36,9 @@ class LabServer:
         self.url = f"http://127.0.0.1:{_free_port()}"
         _write_settings(folder / "settings")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
-             f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True",
+            [sys.executable, "-m", app, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
+             f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0",
+             f"--{'LabApp' if app == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True", *options,
              f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"],
             env=_environment(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             start_new_session=True,
@@ -57,7 +61,8 @@ class LabServer:
         made = new_notebook(cells=[new_code_cell(text) for text in cells], metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}})
         nbformat.write(made, self.root / name)
-        return f"{self.url}/lab/tree/{name}?token={self.token}&reset"
+        where = "lab/tree" if self._app == "jupyterlab" else "notebooks"
+        return f"{self.url}/{where}/{name}?token={self.token}&reset"
 
     def stop(self) -> None:
         os.killpg(self._process.pid, signal.SIGTERM)
@@ -98,8 +103,11 @@ class NotebookPage:
         self.wait_idle()
 
     def wait_idle(self) -> None:
-        """The status bar knows a kernel only once it is connected; cells run before that are dropped."""
-        expect(self.page.get_by_role("button", name=re.compile(r"\| Idle$"))).to_be_visible()
+        """Cells run before the kernel is connected are dropped, and both front ends show it idle too early."""
+        self.page.wait_for_function("""() => {
+            const shown = [...(window.jupyterapp?.shell.widgets('main') ?? [])];
+            return shown.some(w => w.isVisible && w.sessionContext?.session?.kernel?.status === 'idle');
+        }""")
 
     def run(self, *numbers: int) -> None:
         """Runs code cells one after another, as a person does with Shift+Enter."""
