@@ -2,8 +2,9 @@
 
 ``--report`` prints, for every stored compiler, each published row beside what the model says with constants that were
 fitted without it (seconds: nothing is compiled). ``--compile`` makes the terms of the programs anew with the installed
-jax (or ``--python``'s) into a cache folder, ``--store`` writes them into the package, ``--fit`` fits the constants and
-stores the leave-one-out times. ``--order`` compiles tuning spaces and prints modelled times beside bundles and bytes.
+jax (or ``--python``'s) into a cache folder, ``--table`` prints all programs of the cache, ``--store`` writes the
+published ones into the package, ``--fit`` fits the constants and stores the leave-one-out times. ``--order`` compiles a
+tuning space and prints modelled times beside bundles and bytes.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--fit", action="store_true", help="fit the constants and store the leave-one-out times")
     found.add_argument("--compile", action="store_true", help="compile the programs into --cache (minutes)")
     found.add_argument("--store", action="store_true", help="write the cache into the package")
+    found.add_argument("--table", action="store_true", help="print every program of --cache as modelled on --chip")
     found.add_argument("--order", choices=sorted(SPACES), help="compile a tuning space and print its order")
     found.add_argument("--cache", type=Path, default=Path(".maxkernel") / "calibration", help="folder of --compile")
     found.add_argument("--programs", default=compiling.MODULE, help="module with names() and program(name)")
@@ -87,9 +89,11 @@ def main(arguments: list[str]) -> int:
             _say(f"stored {store(options.cache, folder)}")
         if options.fit:
             _say(*fit(folder))
+        if options.table:
+            _say(*reporting.table(compiling.read_cache(options.cache), options.chip))
         if options.order:
             _say(*order(options.order, options.chip))
-        if options.report or not (options.compile or options.store or options.fit or options.order):
+        if options.report or not any((options.compile, options.store, options.fit, options.table, options.order)):
             _say(*report())
     except MaxKernelError as error:
         sys.stderr.write(f"{error}\n")

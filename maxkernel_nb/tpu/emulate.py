@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from maxkernel_nb.tpu.schedule import CORE, LOAD, SCALAR, STORE, Bundle, Program
+from maxkernel_nb.tpu.schedule import CORE, LOAD, SCALAR, STORE, Bundle, Dma, Program, Wait
 
 DELAY_SLOTS = 4  # bundles after a branch that run anyway (v4 to v6e); a region marker may show fewer
 STEP_BUDGET = 400_000  # executed basic blocks; about half a second
 MASK = 0xFFFFFFFF
-SIZE_UNKNOWN = "DMA sizes that depend on data are not counted"
+SIZE_UNKNOWN = "DMA sizes that depend on data are counted as whole blocks"
 GUARD_UNKNOWN = "DMAs whose guard depends on data are counted as always issued"
 REGION_UNKNOWN = "regions whose condition depends on data are counted as always run"
 TRIPS_UNKNOWN = "a loop whose trip count depends on data is counted as one trip"
@@ -60,8 +60,8 @@ class Execution:
 
 
 class Guess(NamedTuple):
-    """Stands in for data: ``trips`` of a loop that data ends, ``granules`` of a DMA that data sizes, and whether
-    regions that data guards run."""
+    """Stands in for data: ``trips`` of a loop that data ends, ``granules`` of a DMA that data sizes and that moves no
+    block, and whether regions and DMAs that data guards run."""
 
     trips: int = 1
     granules: int = 0
@@ -106,7 +106,7 @@ def execute(program: Program, granule: int = 32, core: int = 0, guess: Guess | N
     blocks = _blocks(bundles)
     defs, unknown_names = _definitions(bundles, blocks)
     tainted = _taint(defs, unknown_names)
-    source, dmas, notes = _generate(bundles, blocks, defs, tainted, guess)
+    source, dmas, notes = _generate(bundles, blocks, defs, tainted, granule, guess)
     scope: dict = {"wrap": _wrap}
     exec(compile(source, "<schedule>", "exec"), scope)
     counts, moved, trace, cycles, finished = scope["run"](STEP_BUDGET, core)
@@ -288,13 +288,14 @@ def _needed(defs: list[_Def], roots: set[str]) -> set[str]:
 
 
 def _generate(
-    bundles: list[Bundle], blocks: list[_Block], defs: list[_Def], tainted: set[str], guess: Guess
+    bundles: list[Bundle], blocks: list[_Block], defs: list[_Def], tainted: set[str], granule: int, guess: Guess
 ) -> tuple[str, list[tuple[int, str]], list[str]]:
     notes: list[str] = []
     dmas = [(i, d) for i, b in enumerate(bundles) for d in b.dmas if "hbm" in d.kind]
     waits = [(i, w) for i, b in enumerate(bundles) for w in b.waits]
     roots = {n for b in bundles if b.branch for n in _names(b.branch.predicate)}
-    roots |= {n for _, x in (*dmas, *waits) for text in (x.predicate, x.size, x.flag) for n in _names(text)}
+    moved: list[tuple[int, Dma | Wait]] = [*dmas, *waits]
+    roots |= {n for _, x in moved for text in (x.predicate, x.size, x.flag) for n in _names(text)}
     needed = _needed(defs, roots) - tainted
     kept = [d for d in defs if d.to in needed]
     by_bundle: dict[int, list[_Def]] = {}
@@ -303,6 +304,7 @@ def _generate(
     index_of = {b.first: k for k, b in enumerate(blocks)}
     home = {d.to: d.bundle for d in kept}
     outer = next((k for k, b in enumerate(blocks) if bundles[b.first].mark == "LB" and bundles[b.first].depth <= 1), -1)
+    flags = _Flags(defs, tainted)
     body: list[list[str]] = []
     for k, block in enumerate(blocks):
         head = k == outer
@@ -312,15 +314,22 @@ def _generate(
             lines += _phis(by_bundle.get(i, ()), k, i, blocks, home)
             lines += [f"{d.to} = {d.expression}" for d in by_bundle.get(i, ()) if not d.phi]
             now = f"cy + {i - block.first}"
-            lines += [_move(n, d, now, tainted, notes, guess) for n, (at, d) in enumerate(dmas) if at == i]
-            lines += [_wait(w, now, tainted) for at, w in waits if at == i]
+            here = [(n, d) for n, (at, d) in enumerate(dmas) if at == i]
+            lines += [_move(n, d, now, granule, tainted, notes, guess, flags) for n, d in here]
+            for n, (at, w) in enumerate(waits):
+                lines += _wait(n, w, now, tainted, flags).splitlines() if at == i else []
         lines += [f"cy += {block.last - block.first + 1}"]
         lines += _jump(bundles, blocks, k, index_of, tainted, notes, guess)
         body.append(lines)
     names = sorted(needed)
     start = [f"{' = '.join(names)} = 0"] if names else []
     start += ["prev = -1", "pc = cy = 0", "trace = []", "log = trace.append"]
-    start += [f"c = [0] * {len(blocks)}", f"t = [0] * {len(blocks)}", f"d = [0] * {len(dmas)}"]
+    start += [
+        f"w = [0] * {len(waits)}",
+        f"c = [0] * {len(blocks)}",
+        f"t = [0] * {len(blocks)}",
+        f"d = [0] * {len(dmas)}",
+    ]
     out = [f"def run(budget, {CORE}):", *("    " + s for s in start), "    while budget:", "        budget -= 1"]
     out += _dispatch(body, 0, len(body), 2)
     out += ["    return c, d, trace, cy, False"]
@@ -347,30 +356,56 @@ def _phis(defs, block: int, at: int, blocks: list[_Block], home: dict[str, int])
             if len(phis) > 1 else f"{phis[0].to} = {values[0]}"]  # fmt: skip
 
 
-def _move(n: int, dma, now: str, tainted: set[str], notes: list[str], guess: Guess) -> str:
+def _move(n: int, dma, now: str, granule: int, tainted: set[str], notes: list[str], guess: Guess, flags: _Flags) -> str:
     size = _local(dma.size)
     if size in tainted:
-        size = str(guess.granules)
+        size = str(dma.window_bytes // granule or guess.granules)
         notes.append(SIZE_UNKNOWN)
     condition = _value(dma.predicate) if dma.predicate else "True"
     if _local(dma.predicate or "0") in tainted:
-        condition = "True"
+        condition = str(guess.regions)
         notes.append(GUARD_UNKNOWN)
     kind = READS if dma.kind.startswith("hbm_to") else WRITES
-    return f"if {condition}: d[{n}] += {size}; log(({now}, {kind}, {_flag(dma.flag, tainted)}, {size}))"
+    return f"if {condition}: d[{n}] += {size}; log(({now}, {kind}, {flags.number(dma.flag)}, {size}))"
 
 
-def _wait(wait, now: str, tainted: set[str]) -> str:
-    """A wait whose guard or size depends on data is for one DMA, always."""
+def _wait(n: int, wait, now: str, tainted: set[str], flags: _Flags) -> str:
+    """A wait whose guard or size depends on data is for one DMA, always; a pipeline's first finds nothing to wait for,
+    for its guard would have said that no block is under way."""
     size = "1" if _local(wait.size) in tainted else _local(wait.size)
-    known = wait.predicate and _local(wait.predicate) not in tainted
-    condition = _value(wait.predicate) if known else "True"
-    return f"if {condition}: log(({now}, {WAITS}, {_flag(wait.flag, tainted)}, {size}))"
+    event = f"log(({now}, {WAITS}, {flags.number(wait.flag)}, {size}))"
+    if wait.predicate and _local(wait.predicate) in tainted:
+        return f"if w[{n}]: {event}\nw[{n}] = 1" if wait.pipelined else event
+    return f"if {_value(wait.predicate) if wait.predicate else 'True'}: {event}"
 
 
-def _flag(text: str, tainted: set[str]) -> str:
-    """A sync flag's number; those that depend on data share number 0."""
-    return "0" if not text or any(n in tainted for n in _names(text)) or ("[" in text and "%" in text) else _local(text)
+class _Flags:
+    """Sync flags by number. Where data chooses between a buffer's flags (which slot is next), the buffer's first stands
+    for all of them: its DMAs are waited for in the order in which they were issued."""
+
+    def __init__(self, defs: list[_Def], tainted: set[str]) -> None:
+        self.tainted = tainted
+        self.made = {d.to: d for d in defs}
+
+    def number(self, text: str) -> str:
+        if not text:
+            return "0"
+        if "[" in text and "%" in text:
+            return str(_literal(text.partition("+")[0]))
+        if not any(n in self.tainted for n in _names(text)):
+            return _local(text)
+        return self.first(_local(text), set())
+
+    def first(self, name: str, seen: set[str]) -> str:
+        """The allocation that a register's value is counted from; 0 where none is found."""
+        made = self.made.get(name)
+        if made is None or name in seen:
+            return "0"
+        seen.add(name)
+        place = re.search(r"\b\d{7,}\b", made.expression)
+        if place:
+            return place.group()
+        return next((f for n in made.needs if (f := self.first(n, seen)) != "0"), "0")
 
 
 def _jump(bundles, blocks, k, index_of, tainted, notes, guess: Guess) -> list[str]:

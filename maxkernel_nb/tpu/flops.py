@@ -57,6 +57,8 @@ def _operation(op: Any, functions: dict[str, Any]) -> float:
         return 2.0 * _size(op.results[0]) * math.prod(_shape(op.operands[0])[d] for d in dims)
     if name == "stablehlo.convolution":
         return _convolution(op)
+    if name in ("stablehlo.composite", "chlo.ragged_dot"):
+        return _composite(op, functions)
     if name in ("func.call", "call"):
         callee = functions.get(str(op.attributes["callee"]).lstrip("@").strip('"'))
         return _block(callee.regions[0].blocks[0], functions) if callee is not None else 0.0
@@ -66,6 +68,14 @@ def _operation(op: Any, functions: dict[str, Any]) -> float:
     if name == "stablehlo.while":
         return sum(inner) * _trips(op)
     return max(inner, default=0.0) if name in ("stablehlo.case", "stablehlo.if") else sum(inner)
+
+
+def _composite(op: Any, functions: dict[str, Any]) -> float:
+    """A ragged product multiplies every row with one matrix; any other composite is what it decomposes into."""
+    if "ragged_dot" in op.name or "ragged_dot" in str(op.attributes["name"]):
+        return 2.0 * _size(op.results[0]) * _shape(op.operands[0])[-1]
+    inner = functions.get(str(op.attributes["decomposition"]).lstrip("@").strip('"'))
+    return _block(inner.regions[0].blocks[0], functions) if inner is not None else 0.0
 
 
 def _convolution(op: Any) -> float:

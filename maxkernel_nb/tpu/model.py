@@ -57,6 +57,7 @@ def profile_compiled(compiled: aot.Compiled, folder: Path | None) -> SchedulePro
     readings = _readings(compiled, module, folder, notes)
     same = deduplicated(folder) if folder is not None and folder.is_dir() else {}
     ops = with_buffers(_op_profiles(readings, module, facts), folder, same)
+    notes = [*_ranges(ops), *notes]
     if facts.device_cores < facts.cores:
         notes.append(
             f"one of the {facts.cores} cores of a {facts.name} chip runs this program, at its share of the bandwidth"
@@ -123,10 +124,20 @@ def _op_profile(reading: Reading, time: OpTime, module: Module, facts: Chip) -> 
         read_bytes=terms.read_bytes * terms.times,
         written_bytes=terms.written_bytes * terms.times,
         startup_ms=time.start_ms,
+        low_ms=time.low_ms,
         moves=moves(reading.instruction, module),
         error_pct=_error_of(kind, facts.name),
         **(details(program, run) if program and run else {}),
     )
+
+
+def _ranges(ops: list[OpProfile]) -> list[str]:
+    """What data decides, as a range: with nothing skipped, and with all of it."""
+    return [
+        f"{o.name} depends on data: {o.low_ms:.3g} to {o.modelled_ms:.3g} ms"
+        for o in ops
+        if o.low_ms is not None and o.modelled_ms >= 1e-3
+    ]
 
 
 def _note(reading: Reading, spare: dict[str, float]) -> str:

@@ -81,6 +81,7 @@ class OpProfile(Value):
     regions: tuple[RegionProfile, ...] = ()  # largest share first
     buffers: tuple[BufferUse, ...] = ()  # largest first; empty where the compiler reports none
     error_pct: float | None = None  # typical error (percent) of modelled_ms, for this class of op
+    low_ms: float | None = None  # where data decides: the least, with one trip of each loop and regions skipped
 
 
 class ScheduleProfile(Value):

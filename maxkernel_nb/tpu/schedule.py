@@ -7,6 +7,7 @@ utilisation table that the compiler writes beside the program.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ WAIT = re.compile(
     r"= dma\.done\.wait\s+(?:\((?P<pred>!?%p\w+)\),\s*)?(?P<flag>\[#\w+[^\]]*\]|%\w+),\s*(?P<size>[%\w]+)"
 )
 FLAG = re.compile(r"/\*dst_syncflagno=\*/(\[#\w+[^\]]*\]|%?\w+)")
+WINDOW = re.compile(r"\nwindow_bounds: \(([\d, ]*)\).*?\nelement_size_in_bytes: (\d+)", re.S)
 CORE = "core_number"
 OTHERS = ("dma.", "sbr.rel", "sst [")  # what is read of instructions that define no scalar
 UNITS = {
@@ -43,6 +45,7 @@ class Dma:
     """One DMA instruction. ``size`` is in granules: an integer, or the register that holds it.
 
     ``source`` and ``target`` are its addresses, ``flag`` the sync flag that tells of its end: registers or literals.
+    ``window_bytes``: the most it moves, where it fetches or writes a block; 0 unknown.
     """
 
     kind: str
@@ -51,15 +54,18 @@ class Dma:
     source: str = ""
     target: str = ""
     flag: str = ""
+    window_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Waits until ``size`` granules (integer or register) have arrived on the sync flag ``flag``."""
+    """Waits until ``size`` granules (integer or register) have arrived on the sync flag ``flag``. ``pipelined``: it is
+    the pipeline's own, for a block that an earlier step began to move."""
 
     predicate: str
     flag: str
     size: str
+    pipelined: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,11 @@ def parse_bundles(text: str) -> list[Bundle]:
     return bundles
 
 
+def _window_bytes(text: str) -> int:
+    window = WINDOW.search(text)
+    return math.prod(int(n) for n in window[1].split(",") if n.strip()) * int(window[2]) if window else 0
+
+
 def _name_general_dmas(bundles: list[Bundle]) -> None:
     """``dma.general`` does not say which way it goes: its two addresses do."""
     if not any(d.kind == "general" for b in bundles for d in b.dmas):
@@ -235,11 +246,12 @@ def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
             if found and "shalt" not in part:
                 flag = FLAG.search(part)
                 ends = (found["src"], found["dst"], flag[1] if flag else "")
-                bundle.dmas.append(Dma(found["kind"], found["pred"] or "", found["size"], *ends))
+                bundle.dmas.append(Dma(found["kind"], found["pred"] or "", found["size"], *ends, _window_bytes(part)))
                 continue
             wait = WAIT.search(part)
             if wait:
-                bundle.waits.append(Wait(wait["pred"] or "", wait["flag"], wait["size"]))
+                pipelined = "pipeline-emitter-dma-wait" in part
+                bundle.waits.append(Wait(wait["pred"] or "", wait["flag"], wait["size"], pipelined))
                 continue
         core = "/* core id */" in part
         text = re.sub(r"/\*.*?\*/", " ", part, flags=re.S).strip()

@@ -26,6 +26,10 @@ from maxkernel_nb.tpu.schedule import Program
 from maxkernel_nb.values import Value
 
 Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
+DEPENDS_ON_DATA = (SIZE_UNKNOWN, GUARD_UNKNOWN, REGION_UNKNOWN, TRIPS_UNKNOWN)
+TRIPS_GUESSED = (
+    "a loop whose trip count depends on data is counted as {} trips, enough to move what it reads and writes"
+)
 MOST_TRIPS = 4096  # of a loop that data ends
 WORTH_NOTING = 1e-4  # ms
 # What a dump of a form that nobody has seen can raise while it is read: the op is then estimated from HLO.
@@ -38,7 +42,8 @@ class OpTerms(Value):
     ``cycles``: its bundles (the compiler's own estimate where there is no schedule: ``trace`` is None). Bytes are HBM
     bytes of all ``cores``. ``repeat`` scales a run of which only the first part was followed. ``role``: an asynchronous
     copy starts, and ends at the op that waits for it (``of``); a prefetch was begun by the program before.
-    ``guessed``: what depends on data was guessed; ``low_cycles`` and ``low_bytes`` are then the least it can be.
+    ``guessed``: what depends on data was guessed, with ``trips`` of the loops that data ends; ``low_cycles`` and
+    ``low_bytes`` are then those of one trip with every region skipped that data guards.
     """
 
     name: str
@@ -53,6 +58,9 @@ class OpTerms(Value):
     role: Literal["op", "start", "done", "prefetch"] = "op"
     of: str = ""
     guessed: bool = False
+    trips: int = 1
+    low_cycles: float = 0.0
+    low_bytes: float = 0.0
     moves_itself: bool = True  # its DMAs are in the trace; else the bytes are those of its operands and results
 
 
@@ -86,7 +94,8 @@ class _Reader:
         self, module: Module, programs: dict[str, Program], same: dict[str, str], chip: Chip, own_kernels: bool
     ) -> None:
         self.module, self.programs, self.same, self.chip, self.own = module, programs, same, chip, own_kernels
-        self.runs: dict[str, tuple[list[Execution], bool]] = {}
+        self.runs: dict[str, tuple[list[Execution], Guess]] = {}
+        self.least: dict[str, Execution] = {}
         self.traces: dict[str, Trace] = {}
         self.alike = {module.likeness(module.by_name[n]): p for n, p in programs.items() if n in module.by_name}
 
@@ -119,8 +128,8 @@ class _Reader:
         if program.name not in self.runs:
             self.runs[program.name] = self.execute(i, program)
             self.traces[program.name] = compress(self.runs[program.name][0][0], self.chip.dma_granule_bytes)
-        runs, guessed = self.runs[program.name]
-        run = runs[0]
+        runs, guess = self.runs[program.name]
+        run, least = runs[0], self.least.get(program.name)
         read, written = sum(r.bytes_in for r in runs), sum(r.bytes_out for r in runs)
         itself = any(b.dmas for b in program.bundles)
         if not itself:
@@ -135,36 +144,45 @@ class _Reader:
             written_bytes=written,
             trace=self.traces[program.name],
             repeat=run.repeat,
-            guessed=guessed,
+            guessed=least is not None,
+            trips=guess.trips,
+            low_cycles=sum(least.times) if least else 0.0,
+            low_bytes=(least.bytes_in + least.bytes_out) * len(runs) if least else 0.0,
             moves_itself=itself,
         )
         return Reading(terms, i, program, run, self.notes(terms, run))
 
-    def execute(self, i: Instruction, program: Program) -> tuple[list[Execution], bool]:
-        """One execution a core that has work, the longest first, and whether data had to be guessed."""
+    def execute(self, i: Instruction, program: Program) -> tuple[list[Execution], Guess]:
+        """One execution a core that has work, the longest first, and what was taken for data."""
         granule = self.chip.dma_granule_bytes
-        guess = self.guess(i, execute(program, granule), granule)
+        once = execute(program, granule)
+        guess = self.guess(i, once, granule)
         cores = range(self.chip.device_cores if program.asks_core else 1)
-        runs = sorted((execute(program, granule, c, guess) for c in cores), key=lambda r: -sum(r.times))
-        busy = [r for r in runs if sum(r.times) > 0.05 * sum(runs[0].times)]
-        return busy, any(u in runs[0].unknown for u in (SIZE_UNKNOWN, GUARD_UNKNOWN, REGION_UNKNOWN, TRIPS_UNKNOWN))
+        again = guess != Guess() or len(cores) > 1
+        runs = [execute(program, granule, c, guess) for c in cores] if again else [once]
+        runs.sort(key=lambda r: -sum(r.times))
+        if any(u in DEPENDS_ON_DATA for u in once.unknown):
+            self.least[program.name] = execute(program, granule, 0, guess._replace(trips=1, regions=False))
+        return [r for r in runs if sum(r.times) > 0.05 * sum(runs[0].times)], guess
 
     def guess(self, i: Instruction, once: Execution, granule: int) -> Guess:
-        """A loop that data ends runs as often as its DMAs need to bring what the op reads; DMAs of unknown size carry
-        what is left of what it writes."""
+        """A loop that data ends runs as often as its DMAs need to move all that the op reads, and all that it writes;
+        DMAs of unknown size carry what is left of what it writes."""
         read, written = self.module.hbm_traffic(i)
         trips, granules = 1, 0
-        if TRIPS_UNKNOWN in once.unknown and once.bytes_in:
-            trips = min(max(round(read / once.bytes_in), 1), MOST_TRIPS)
+        if TRIPS_UNKNOWN in once.unknown:
+            needed = [a / b for a, b in ((read, once.bytes_in), (written, once.bytes_out)) if b]
+            trips = min(max(round(max(needed, default=1.0)), 1), MOST_TRIPS)
         unsized = sum(1 for e in once.trace if e.kind == WRITES and not e.size)
         if SIZE_UNKNOWN in once.unknown and unsized:
-            granules = int(max(written - once.bytes_out, 0.0) / unsized / trips / granule)
+            granules = int(max(written - once.bytes_out * trips, 0.0) / unsized / trips / granule)
         return Guess(trips, granules)
 
     def notes(self, terms: OpTerms, run: Execution) -> list[str]:
         if terms.cycles * terms.times / (self.chip.clock_ghz * 1e6) < WORTH_NOTING:
             return []
-        found = [f"{terms.name}: {u}" for u in run.unknown]
+        trips = TRIPS_UNKNOWN if terms.trips == 1 else TRIPS_GUESSED.format(terms.trips)
+        found = [f"{terms.name}: {trips if u == TRIPS_UNKNOWN else u}" for u in run.unknown]
         if terms.kind == "pallas" and self.chip.device_cores > terms.cores:
             cores = self.chip.device_cores
             found.append(f"{terms.name} runs on one of {cores} cores: no grid axis is marked parallel")

@@ -14,12 +14,13 @@ from maxkernel_nb.tpu.terms import OpTerms
 @dataclass(frozen=True)
 class OpTime:
     """Milliseconds of an op over all its runs. ``memory_ms``: its bytes at the bandwidth they can reach; ``start_ms``:
-    of the total, the pipeline's filling and draining."""
+    of the total, the pipeline's filling and draining; ``low_ms``: the least it can be, where it depends on data."""
 
     total_ms: float
     compute_ms: float
     memory_ms: float
     start_ms: float = 0.0
+    low_ms: float | None = None
 
 
 def program_times(ops: Sequence[OpTerms], chip: Chip, constants: Constants) -> list[OpTime]:
@@ -57,7 +58,8 @@ def op_time(
     total = run.cycles * op.repeat * scale
     if not op.moves_itself:
         total = max(total, memory)
-    return OpTime(total + launch, compute, memory, min(run.start * scale, total))
+    low = _low_ms(op, chip, constants) if op.guessed else None
+    return OpTime(total + launch, compute, memory, min(run.start * scale, total), low)
 
 
 def op_class(op: OpTerms, time: OpTime) -> OpClass:
@@ -84,6 +86,11 @@ def _hbm_ms(op: OpTerms, chip: Chip, constants: Constants) -> float:
     both = (op.read_bytes + op.written_bytes) / (constants.hbm_efficiency * peak)
     alone = max(op.read_bytes, op.written_bytes) / (constants.one_way_efficiency * peak)
     return max(both, alone) * op.times
+
+
+def _low_ms(op: OpTerms, chip: Chip, constants: Constants) -> float:
+    bandwidth = constants.hbm_efficiency * chip.device_hbm_gbs * 1e6
+    return max(op.low_cycles / (chip.clock_ghz * 1e6), op.low_bytes / bandwidth) * op.times
 
 
 def _share(copying: dict[str, float], spare: float) -> None:

@@ -74,15 +74,17 @@ def _compiled(programs: object, name: str, chip: str) -> dict[str, object]:
     from maxkernel_nb.tpu import aot
     from maxkernel_nb.tpu.availability import libtpu_version
     from maxkernel_nb.tpu.dumps import collecting
-    from maxkernel_nb.tpu.model import terms_of
+    from maxkernel_nb.tpu.model import profile_compiled, terms_of
 
     fn, specs = programs.program(name)  # type: ignore[attr-defined]
     with aot.abstract_mesh(aot.topology_devices(chip)[0]):
         exported = jax.export.export(jax.jit(fn), platforms=["tpu"])(*specs)
     with collecting(aot.dump_folder()) as dumps:
-        ops, notes = terms_of(aot.compile_exported(bytes(exported.serialize()), chip), dumps.folder)
+        compiled = aot.compile_exported(bytes(exported.serialize()), chip)
+        ops, _ = terms_of(compiled, dumps.folder)
+        profile = profile_compiled(compiled, dumps.folder)
     jax.clear_caches()
-    program = Compiled(ops=tuple(ops), notes=tuple(notes))
+    program = Compiled(ops=tuple(ops), notes=profile.notes, flops=profile.flops, roofline_ms=profile.roofline_ms)
     return {
         "name": name,
         "jax": jax.__version__,

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from maxkernel_nb.tpu.calibration.rows import CHIP, FOLDER, Environment, Row, main_class, modelled_ms, published
 from maxkernel_nb.tpu.calibration.scores import error_bars, median, spearman, within
+from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.constants import ERRORS, Constants, OpClass, constants
+from maxkernel_nb.tpu.timing import program_times
 
 FILE = "leave_one_out.csv"
 MISS = 15.0  # percent; larger misses are explained
@@ -79,6 +81,25 @@ def report(environment: Environment) -> Iterator[str]:
     for x in rows:
         if abs(x.error) > MISS:
             yield f"off by {x.error:+.0f} %: {x.row.program}: {_why(x.row, environment)}"
+
+
+def table(environment: Environment, chip: str) -> Iterator[str]:
+    """Every program of an environment as modelled on ``chip``: for looking at those that nobody published."""
+    known, facts = constants(chip), chip_named(chip)
+    yield f"{len(environment.programs)} programs on {chip}, jax {environment.jax}, libtpu {environment.libtpu}"
+    yield f"{'program':12}{'modelled':>12}{'roofline':>12}{'of it':>8}{'GB':>9}  class     guessed or not understood"
+    for name, program in sorted(environment.programs.items(), key=lambda item: _by_number(item[0])):
+        ms = sum(t.total_ms for t in program_times(program.ops, facts, known))
+        size = sum((o.read_bytes + o.written_bytes) * o.times for o in program.ops) / 1e9
+        share = 100 * program.roofline_ms / ms if ms else 0.0
+        note = program.notes[0] if program.notes else ""
+        kind = main_class(program, known, chip)
+        yield f"{name:12}{ms:9.3f} ms{program.roofline_ms:9.3f} ms{share:7.0f}%{size:9.2f}  {kind:8}  {note[:60]}"
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    digits = "".join(c for c in name.partition(":")[0] if c.isdigit())
+    return int(digits or 0), name
 
 
 def constants_text(found: Constants) -> str:

@@ -32,10 +32,13 @@ class Row(Value):
 
 
 class Compiled(Value):
-    """What one compiler made of a program: its terms, and the notes of the reader."""
+    """What one compiler made of a program: its terms, the notes of the reader, the FLOPs asked for, and the time of
+    the roofline (both 0.0 where not kept)."""
 
     ops: tuple[OpTerms, ...]
     notes: tuple[str, ...] = ()
+    flops: float = 0.0
+    roofline_ms: float = 0.0
 
 
 class Environment(Value):
@@ -84,10 +87,10 @@ def modelled_ms(program: Compiled, constants: Constants) -> float:
     return sum(t.total_ms for t in program_times(program.ops, chip(CHIP), constants))
 
 
-def main_class(program: Compiled, constants: Constants) -> OpClass:
+def main_class(program: Compiled, constants: Constants, on: str = CHIP) -> OpClass:
     """The class of op in which most of a program's time goes."""
     spent: dict[OpClass, float] = {}
-    for op, time in zip(program.ops, program_times(program.ops, chip(CHIP), constants), strict=True):
+    for op, time in zip(program.ops, program_times(program.ops, chip(on), constants), strict=True):
         kind = op_class(op, time)
         spent[kind] = spent.get(kind, 0.0) + time.total_ms
     return max(spent, key=lambda kind: spent[kind], default="compute")

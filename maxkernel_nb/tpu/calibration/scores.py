@@ -13,8 +13,8 @@ USUALLY = 68.0  # percent of a class's rows that lie within its error bar
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
     """Correlation of the ranks of two equally long sequences without ties."""
-    ranks = [np.argsort(np.argsort(np.asarray(x))) for x in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(np.asarray(x))).astype(float) for x in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def within(errors: Sequence[float], limit: float) -> float:
