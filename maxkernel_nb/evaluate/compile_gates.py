@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from maxkernel_nb.evaluate.executor import Job, JobRefused, WorkerKind
+from maxkernel_nb.evaluate.gates import probed
 from maxkernel_nb.evaluate.ground import Ground, InFlight
 from maxkernel_nb.evaluate.probes import ProbeKind
 from maxkernel_nb.evaluate.proportion import compulsory_bytes, floor_ms
@@ -60,7 +61,7 @@ class ModelGate:
             yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=missing)
             return
         ground.profile = profile = await profiled(ground)
-        least = physical_floor(ground)
+        least = await physical_floor(ground)
         if profile.modelled_ms < SURE * least:
             told = _impossible(ground, profile.modelled_ms, least)
             raise JobRefused("physics", told, case=ground.task.timing_case.name)
@@ -83,15 +84,16 @@ class ModelGate:
         )
 
 
-def physical_floor(ground: Ground) -> float:
+async def physical_floor(ground: Ground) -> float:
     """The least time (ms) for moving, once, the outputs and those arguments whose every probed element counts."""
     case = ground.task.timing_case
     facts = ground.facts.get(case.name)
     if facts is None:
         return 0.0
+    probes = await probed(ground) if GateName.CHECK in ground.gates else []
     dense = [
         (a.shape, a.dtype) for k, a in enumerate(case.args)
-        if {ProbeKind.TAIL, ProbeKind.ELEMENT} <= {p.kind for p in ground.probed if p.args == (k,)}
+        if {ProbeKind.TAIL, ProbeKind.ELEMENT} <= {p.kind for p in probes if p.args == (k,)}
     ]  # fmt: skip
     moved = compulsory_bytes(dense, facts["outputs"]["leaves"])
     return floor_ms(moved, chip_named(ground.task.chip).device_hbm_gbs)

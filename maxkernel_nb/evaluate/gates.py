@@ -183,13 +183,11 @@ class CheckGate:
     name = GateName.CHECK
 
     async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
-        cases = [c for c in ground.task.check_cases if c.name in ground.facts]
-        ready = [c for c in cases if ground.task.reference(c.name).own]
+        ready = ready_cases(ground)
         for case in ground.task.check_cases:
             if case not in ready:
                 yield self._declined(ground, case)
-        ground.probed = await probed(ground, ready[0]) if ready else []
-        batches = plan(ready, ground.task, ground.probed, ground.facts)
+        batches = plan(ready, ground.task, await probed(ground), ground.facts)
         for part in (batches[:1], batches[1:]):  # most wrong kernels fail in the first one
             async for verdict in self._batches(ground, part):
                 yield verdict
@@ -293,9 +291,17 @@ def _numbers(facts: dict[str, Any]) -> dict[str, float]:
     return {new: float(facts[old]) for old, new in names.items()}
 
 
-async def probed(ground: Ground, case: Case) -> list[Probe]:
-    """The task's probes of a case: asked of the reference once, shared by all candidates."""
-    task = ground.task
+def ready_cases(ground: Ground) -> list[Case]:
+    """The check cases that were traced and whose reference can be run."""
+    return [c for c in ground.task.check_cases if c.name in ground.facts and ground.task.reference(c.name).own]
+
+
+async def probed(ground: Ground) -> list[Probe]:
+    """The task's probes of its first case: asked of the reference once, shared by all candidates."""
+    task, ready = ground.task, ready_cases(ground)
+    if not ready:
+        return []
+    case = ready[0]
     args = {
         "case": case.to_dict(),
         "seed": task.draws(task.seeds[0]),

@@ -56,7 +56,6 @@ class Ground:
     probes: dict[str, list[Probe]] = field(default_factory=dict)  # shared by candidates
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)
-    probed: list[Probe] = field(default_factory=list)  # by the check gate
     exports: dict[str, str] = field(default_factory=dict)  # case -> digest
     profile: ScheduleProfile | None = None
     ahead: asyncio.Task[None] | None = None

@@ -175,10 +175,25 @@ def with_interpret(jaxpr: Any, how: Any) -> Any:
 
 def _equation(equation: Any, how: Any) -> Any:
     if equation.primitive.name == "pallas_call":
-        return equation.replace(params={**equation.params, "interpret": how})
+        aliases = {} if not _ragged(equation) else {"input_output_aliases": ()}
+        return equation.replace(params={**equation.params, "interpret": how, **aliases})
     params = {name: _value(value, how) for name, value in equation.params.items()}
     changed = any(params[name] is not value for name, value in equation.params.items())
     return equation.replace(params=params) if changed else equation
+
+
+def _ragged(equation: Any) -> bool:
+    """True where a block of an output hangs over its edge. Interpreted in place, such an output keeps its padding (jax
+    0.7.2 to 0.10.2), so that it is run with outputs of its own: in place it is checked on the other cases.
+    """
+    mapping = equation.params["grid_mapping"]
+    outputs = mapping.block_mappings[len(mapping.block_mappings) - mapping.num_outputs :]
+    for block, variable in zip(outputs, equation.outvars, strict=True):
+        sizes = [getattr(b, "block_size", b) for b in block.block_shape]
+        pairs = zip(variable.aval.shape, sizes, strict=False)
+        if any(isinstance(size, int) and size and n % size for n, size in pairs):
+            return True
+    return False
 
 
 def _value(value: Any, how: Any) -> Any:

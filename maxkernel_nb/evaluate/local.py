@@ -16,6 +16,7 @@ from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, fitted, 
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
 from maxkernel_nb.evaluate.ground import Gate, Ground, InFlight, Limits, our_fault, refused
+from maxkernel_nb.evaluate.known import KnownChecks
 from maxkernel_nb.evaluate.pool import LocalPool
 from maxkernel_nb.evaluate.probes import Probe
 from maxkernel_nb.evaluate.records import Records
@@ -46,7 +47,7 @@ class LocalEvaluator:
         self.executor = executor or LocalPool(places, self.limits.memory_bytes)
         self._caller = Caller(self.executor)
         self._background: set[asyncio.Task[None]] = set()
-        self._checked: dict[tuple[str, ...], tuple[Verdict, ...]] = {}
+        self._known = KnownChecks(self.records)
         self._in_flight: dict[tuple[str, ...], InFlight] = {}
         self._probes: dict[str, list[Probe]] = {}
 
@@ -125,15 +126,14 @@ class LocalEvaluator:
 
     async def _climb(self, gate: Gate, ground: Ground) -> AsyncIterator[Verdict]:
         started = time.monotonic()
-        key = (gate.name, ground.task.digest(), ground.candidate.digest())
-        known = self._checked.get(key)
+        known = self._known.get(ground) if gate.name is GateName.CHECK else None
         made: list[Verdict] = []
         try:
             async for verdict in _each(known) if known else gate.run(ground):
                 made.append(verdict)
                 yield verdict
-            if gate.name is GateName.CHECK and not any(v.outcome is Outcome.INFRASTRUCTURE for v in made):
-                self._checked[key] = tuple(made)  # the dearest gate; the same text on the same task is run once
+            if gate.name is GateName.CHECK and known is None:
+                self._known.put(ground, tuple(made))  # the dearest gate: the same kernel of the same task is run once
         except JobRefused as refusal:
             yield refused(gate.name, refusal, started)
         except ExecutorClosed:

@@ -19,7 +19,7 @@ from maxkernel_nb.task import Case, Tolerance
 from maxkernel_nb.values import Value, content_hash
 
 MOST = 14  # of one task: each costs every candidate one run of its smallest case
-AMPLITUDES = (1.0, 8.0, 64.0, 512.0, 4096.0)
+AMPLITUDES = (1.0, 8.0, 64.0, 512.0, 4096.0, 2.0**18, 2.0**24)
 CLEAR = 4.0  # times the allowed error: how wrong an answer without the change must be
 SCALE = 4.0  # a power of two: exact in every float type
 _OTHER = 7919  # added to a seed: another draw
