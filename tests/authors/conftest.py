@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from maxkernel_nb import compat
-from maxkernel_nb.authors.recipes.attention import AttentionRecipe
-from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
+from maxkernel_nb.authors.recipes.registry import all_recipes
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, KernelTask
 
 
 class RecipeBench:
     """``shapes``: parameter -> (shape, dtype). The first dict is the timing case, the others are check cases."""
 
-    recipes = {"matmul": MatmulRecipe(), "attention": AttentionRecipe()}  # noqa: RUF012
+    recipes = {recipe.name: recipe for recipe in all_recipes()}  # noqa: RUF012
 
     def task(self, function, *shapes, chip="v6e", static=None, source=None):
         cases = tuple(

@@ -23,7 +23,7 @@ from maxkernel_nb.authors.recipes.base import (
 from maxkernel_nb.authors.recipes.plain import Plain
 from maxkernel_nb.authors.recipes.regions import Region, flops, regions
 from maxkernel_nb.authors.recipes.signature import signature_of, static_guards
-from maxkernel_nb.authors.recipes.text import comment, indent
+from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 
@@ -135,7 +135,7 @@ class ComposedRecipe(Recipe):
 
     def render(self, match: ComposedMatch, params: dict[str, int]) -> str:
         recipe, inner = self._inner(match)
-        kernel = recipe.render(inner, params)
+        kernel = fold_raises(recipe.render(inner, params))
         return f"{_header(match, self.bound(match))}\n#\n{kernel.rstrip()}\n\n\n{_entry(match)}\n"
 
 
@@ -144,7 +144,7 @@ class Writer:
 
     def __init__(self, aligned: Aligned, region: Region, task: KernelTask) -> None:
         self.aligned, self.region, self.task = aligned, region, task
-        self.kernel = f"_{task.entry.strip('_')}_kernel" if task.entry != "_kernel" else "_fused_kernel"
+        self.kernel = "_fused" if task.entry != "_fused" else "_part"
         params = {
             n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
             for n in range(len(aligned)) if aligned[n].op == "param"

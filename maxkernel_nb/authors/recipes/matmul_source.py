@@ -71,7 +71,8 @@ class _Module:
 
     def text(self) -> str:
         helpers = [BLOCK_HELPER, _TURN_HELPER] if self.snake else [BLOCK_HELPER]
-        helpers += erf_helper(self.epilogue_text()) + run_helpers(self.epilogue_text(), 2 if self.match.dots_dtype == "bfloat16" else 3)
+        terms = 2 if self.match.dots_dtype == "bfloat16" else 3
+        helpers += erf_helper(self.epilogue_text()) + run_helpers(self.epilogue_text(), terms)
         parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
             p.strip("\n") for p in parts[3:]

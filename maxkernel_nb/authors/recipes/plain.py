@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ class Plain:
         if node.shape and not self._scalar_use(number):
             dtype = "bool_" if node.dtype == "bool" else node.dtype
             return Text(f"jnp.full({self.shape(number)}, {value}, jnp.{dtype})", _ATOM, node.dtype, lean=value)
-        return Text(value, _ATOM if value.replace(".", "").replace("_", "").isalnum() else 0, node.dtype)
+        return Text(value, _ATOM if _plain(value) else 0, node.dtype)
 
     def _scalar_use(self, number: int) -> bool:
         return all(self.aligned[u].op in ELEMENTWISE for u in self.users[number])
@@ -201,7 +202,19 @@ class Plain:
         kept = _inserted(self.aligned[inputs[0]].shape, node.shape)
         if kept is not None:
             return Text(f"{_wrapped(source, _ATOM)}[{kept}]", _ATOM, source.dtype)
-        return Text(f"{_wrapped(source, _ATOM)}.reshape({self.shape(number)})", _ATOM, source.dtype)
+        return Text(f"{_wrapped(source, _ATOM)}.reshape({self.target(number)})", _ATOM, source.dtype)
+
+    def target(self, number: int) -> str:
+        """Source of a reshape's shape; an axis whose size is no plain size is left to jax."""
+        axes = list(zip(*self.aligned.shapes(number), strict=True))
+        texts = [self.dims.find(tuple(sizes)) or "" for sizes in axes]
+        odd = [i for i, text in enumerate(texts) if not _plain(text)]
+        if not odd or (all(texts) and len(odd) > 1):
+            return self.shape(number)
+        if len(odd) > 1:
+            raise Declined(f"a reshape to {list(self.aligned[number].shape)} follows the shapes in no known way")
+        texts[odd[0]] = "-1"
+        return ", ".join(texts) if len(texts) > 1 else "-1"
 
     def op_transpose(self, number: int, node: Node, inputs: tuple[int, ...]) -> Text:
         source, perm = self.known[inputs[0]], node.attr("perm")
@@ -296,6 +309,11 @@ def einsum_equation(left: int, right: int, contract: Any, batch: Any) -> str:
     shared = {first[a] for a in contract[0]}
     rest = [x for x in first if x not in shared and x not in batched] + [x for x in second if x not in first]
     return f"{''.join(first)},{''.join(second)}->{''.join(batched + rest)}"
+
+
+def _plain(text: str) -> bool:
+    """A number, a name or an axis of an array: nothing that needs brackets."""
+    return bool(re.fullmatch(r"[\w.]+(\[\d+\])?|\d[\d.]*e-?\d+", text))
 
 
 def _folded(code: str) -> str:

@@ -67,8 +67,6 @@ class RowwiseRecipe(Recipe):
         found = in_every_case(traces, task, lambda graph, first: _recognise_case(graph), attrgetter("shape_free"))
         first = found[0]
         body = combine(first.result, [f.reader for f in found], [f.dims for f in found])
-        if not any(leaf.kind == "full" for leaf in body.leaves):
-            raise Declined("no input is read whole, row by row")
         return RowwiseMatch(
             signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), body=body,
             **first.dims, **first.shape_free,  # type: ignore[arg-type]
@@ -157,10 +155,10 @@ def _recognise_case(graph: Graph) -> _Found:
     shape = graph[output].shape
     kind, result = reader.read_output(output, shape)
     params = sorted((node for node in graph.nodes if node.op == "param"), key=lambda p: p.attr("index"))
-    shaped_by = next(
-        (i for i, p in enumerate(params) if p.shape == (*lead, *tail)),
-        next((i for i, p in enumerate(params) if volume(p.shape) == m * n), -1),
-    )
+    read = [leaf.param for leaf in reader.leaves if leaf.kind == "full"]
+    if not read:
+        raise Declined("no input is read whole, row by row")
+    shaped_by = next((i for i in read if params[i].shape == (*lead, *tail)), read[0])
     rank = len(params[shaped_by].shape)
     return _Found(reader, result, {"n": n, "m": m}, {
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "out_kind": kind,

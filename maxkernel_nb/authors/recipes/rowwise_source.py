@@ -36,7 +36,8 @@ class _Module:
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
         constants = f"BLOCK_M = {self.params['BLOCK_M']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes"
-        helpers = [h.strip("\n") for h in (BLOCK_HELPER, *erf_helper(body), *run_helpers(body, 3 if "float32" in self.match.dtypes else 2))]
+        terms = 3 if "float32" in self.match.dtypes else 2
+        helpers = [h.strip("\n") for h in (BLOCK_HELPER, *erf_helper(body), *run_helpers(body, terms))]
         head = "\n\n".join((self.header(), imports, constants))
         return "\n\n\n".join((head, *helpers, self.kernel(), self.entry())) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 BLOCK_HELPER = '''
@@ -108,3 +109,20 @@ def indent(lines: list[str] | str, depth: int = 1) -> str:
 def joined(items: list[str]) -> str:
     """A tuple's text: ``a, b`` or ``a,``."""
     return ", ".join(items) + ("," if len(items) == 1 else "")
+
+
+def fold_raises(text: str, width: int = 112) -> str:
+    """Long ``raise X(f"...")`` lines over two strings."""
+    return "\n".join(_folded_raise(line) if len(line) > width else line for line in text.split("\n"))
+
+
+def _folded_raise(line: str) -> str:
+    found = re.fullmatch(r'( *)raise (\w+)\(f"(.*)"\)', line)
+    if found is None:
+        return line
+    margin, kind, message = found.groups()
+    spaces = [i for i, c in enumerate(message) if c == " " and message[:i].count("{") == message[:i].count("}")]
+    cut = min(spaces, key=lambda i: abs(i - len(message) // 2)) + 1
+    return "\n".join([
+        f"{margin}raise {kind}(", f'{margin}    f"{message[:cut]}"', f'{margin}    f"{message[cut:]}"', f"{margin})",
+    ])

@@ -1,0 +1,111 @@
+"""Functions that each recipe has to serve: name -> (recipe, function, timing shapes, small shapes)."""
+
+import jax
+import jax.numpy as jnp
+
+BF16, F32 = "bfloat16", "float32"
+
+
+def rms_norm(x, g):
+    return x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + 1e-6) * g
+
+
+def residual_layer_norm(x, r, g, b):
+    y = x + 0.5 * r
+    centred = y - y.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred * centred, -1, keepdims=True) + 1e-5) * g + b
+
+
+def scaled_softmax(x, t):
+    return jax.nn.softmax(x * t[:, None], axis=-1)
+
+
+def row_logsumexp(x):
+    return jax.scipy.special.logsumexp(x, axis=-1)
+
+
+def cube_norm(x):
+    """A row is the last two axes."""
+    return x / jnp.sqrt(jnp.sum(x * x, axis=(-2, -1), keepdims=True) + 1.0)
+
+
+def gelu_product(x, w, b):
+    return jax.nn.gelu(x @ w + b)
+
+
+def grouped_norm(x, w):
+    y = (x @ w).reshape(x.shape[0], -1, 32)
+    y = (y - y.mean(-1, keepdims=True)) * jax.lax.rsqrt(y.var(-1, keepdims=True) + 1e-5)
+    return y.reshape(x.shape[0], -1)
+
+
+def attention(q, k, v):
+    s = jnp.einsum("bhqd,bhkd->bhqk", q, k) * q.shape[-1] ** -0.5
+    s = jnp.where(jnp.tril(jnp.ones(s.shape[-2:], bool)), s, -jnp.inf)
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(s, axis=-1), v)
+
+
+def summed_product(x, w, b):
+    return jnp.sum(x @ w + b, axis=1, keepdims=True) * 0.5
+
+
+def pooled_product(x, w):
+    y = jnp.mean((x @ w).reshape(x.shape[0], -1, 8), axis=-1)
+    return jnp.max(jax.nn.gelu(y), axis=1)
+
+
+def mlp(x, gate, up, down):
+    return (jax.nn.silu(x @ gate) * (x @ up)) @ down
+
+
+def normed_product(x, g, w):
+    y = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * g
+    return jax.nn.relu(y @ w)
+
+
+def projected_attention(x, wq, wk, wv):
+    q, k, v = (x @ w for w in (wq, wk, wv))
+    s = jnp.einsum("bqd,bkd->bqk", q, k) * q.shape[-1] ** -0.5
+    return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(s, axis=-1), v)
+
+
+def _rows(m, n, **more):
+    return {"x": ((m, n), BF16), **{k: (tuple({"m": m, "n": n}[a] for a in s), BF16) for k, s in more.items()}}
+
+
+def _product(m, n, k, **more):
+    extra = {name: (tuple({"m": m, "n": n, "k": k}[a] for a in s), BF16) for name, s in more.items()}
+    return {"x": ((m, k), BF16), "w": ((k, n), BF16), **extra}
+
+
+SAMPLES = {
+    "rms_norm": ("rows", rms_norm, _rows(4096, 2048, g="n"), _rows(40, 384, g="n")),
+    "residual_layer_norm": (
+        "rows", residual_layer_norm, _rows(4096, 2048, r="mn", g="n", b="n"), _rows(33, 250, r="mn", g="n", b="n"),
+    ),
+    "scaled_softmax": ("rows", scaled_softmax, _rows(4096, 2048, t="m"), _rows(48, 130, t="m")),
+    "row_logsumexp": ("rows", row_logsumexp, _rows(4096, 2048), _rows(48, 256)),
+    "cube_norm": ("rows", cube_norm, {"x": ((512, 16, 128), F32)}, {"x": ((6, 4, 130), F32)}),
+    "gelu_product": ("matmul", gelu_product, _product(2048, 1024, 1024, b="n"), _product(96, 256, 128, b="n")),
+    "grouped_norm": ("matmul", grouped_norm, _product(2048, 1024, 1024), _product(40, 256, 128)),
+    "attention": (
+        "attention", attention, dict.fromkeys("qkv", ((2, 4, 1024, 128), BF16)),
+        dict.fromkeys("qkv", ((1, 2, 256, 128), BF16)),
+    ),
+    "summed_product": ("parts", summed_product, _product(2048, 1024, 512, b="n"), _product(48, 256, 128, b="n")),
+    "pooled_product": ("parts", pooled_product, _product(2048, 1024, 512), _product(48, 256, 128)),
+    "mlp": (
+        "parts", mlp,
+        {"x": ((2048, 512), BF16), "gate": ((512, 1024), BF16), "up": ((512, 1024), BF16), "down": ((1024, 512), BF16)},
+        {"x": ((40, 128), BF16), "gate": ((128, 256), BF16), "up": ((128, 256), BF16), "down": ((256, 128), BF16)},
+    ),
+    "normed_product": (
+        "parts", normed_product, {"x": ((2048, 512), BF16), "g": ((512,), BF16), "w": ((512, 1024), BF16)},
+        {"x": ((40, 128), BF16), "g": ((128,), BF16), "w": ((128, 256), BF16)},
+    ),
+    "projected_attention": (
+        "parts", projected_attention,
+        {"x": ((2, 1024, 256), BF16), **dict.fromkeys(("wq", "wk", "wv"), ((256, 128), BF16))},
+        {"x": ((1, 256, 64), BF16), **dict.fromkeys(("wq", "wk", "wv"), ((64, 128), BF16))},
+    ),
+}  # fmt: skip
