@@ -230,3 +230,15 @@ def test_the_check_says_what_works_and_what_a_run_would_cost(serve, monkeypatch)
 def test_the_check_names_the_fault(serve, monkeypatch):
     code, said = run_check(serve(lambda body: fail(401), key="another"), monkeypatch)
     assert code == 1 and "refused the API key" in said
+
+
+def test_the_check_without_a_key_or_a_network_says_so_and_leaks_nothing(serve, monkeypatch):
+    lines = []
+    assert check.main(lines.append) == 1 and "There is no Claude API key" in "".join(lines)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-check-key-0001")
+    assert check.main(lines.append) == 1
+    said = "".join(lines)
+    assert "no connection to Claude" in said and "sk-ant" not in said
+    monkeypatch.setenv("MAXKERNEL_CLAUDE_ROUNDS", "many")
+    assert check.main(lines.append) == 2 and "MAXKERNEL_CLAUDE_ROUNDS" in lines[-1]

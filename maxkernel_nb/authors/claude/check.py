@@ -13,6 +13,7 @@ from maxkernel_nb.authors.claude.client import ClaudeClient, ModelClient, Reques
 from maxkernel_nb.authors.claude.keys import Key, Redactor, need_key
 from maxkernel_nb.authors.claude.models import ModelFacts, model_table
 from maxkernel_nb.authors.claude.prompts import system_text
+from maxkernel_nb.authors.claude.roles.explainer import EXPLAINER
 from maxkernel_nb.authors.claude.settings import ClaudeSettings, settings_from_environment
 from maxkernel_nb.authors.claude.stream import Reply
 from maxkernel_nb.authors.claude.tools import tool_schemas
@@ -35,7 +36,7 @@ def main(write: Callable[[str], object] = sys.stdout.write, client: ModelClient 
          key: Key | None = None) -> int:
     """Writes one line a finding; 0 when everything works."""
     try:
-        settings = settings_from_environment()
+        settings = settings_from_environment(retries=1)
         if settings.provider == "anthropic" and client is None:
             key = key or need_key()
             write(f"key: found in {key.origin}\n")
@@ -64,7 +65,7 @@ def _describe(settings: ClaudeSettings, write: Callable[[str], object]) -> Model
         write("price: not known for this model; tokens are counted, a dollar cap does not bind\n")
         return None
     rounds = settings.rounds + 1
-    write(f"price: ${facts.input:g} in, ${facts.output:g} out per million tokens ({table.checked}, {table.source})\n"
+    write(f"price: ${facts.input:g} in, ${facts.output:g} out per million tokens (as published on {table.checked})\n"
           f"a run of {rounds} rounds: about ${run_estimate(facts, rounds):.2f}, estimated; capped by --budget\n")
     return facts
 
@@ -83,7 +84,7 @@ async def _ask(settings: ClaudeSettings, client: ModelClient | None, key: Key | 
     schema = next(t for t in tool_schemas() if t["name"] == "submit_answer")
     question = "Call submit_answer with the text 'ready'."
     request = Request(
-        model=settings.model, max_tokens=2000, tools=[schema], extra=_thinking(facts),
+        model=settings.model, max_tokens=2000, tools=[schema], extra=_as_in_a_run(facts, settings),
         system=[{"type": "text", "text": "You answer through the tool submit_answer, nothing else."}],
         messages=[{"role": "user", "content": [{"type": "text", "text": question}]}],
     )
@@ -96,8 +97,14 @@ async def _ask(settings: ClaudeSettings, client: ModelClient | None, key: Key | 
         await real.close()
 
 
-def _thinking(facts: ModelFacts | None) -> dict[str, object]:
-    return {"thinking": {"type": facts.thinking}} if facts is not None and facts.thinking else {}
+def _as_in_a_run(facts: ModelFacts | None, settings: ClaudeSettings) -> dict[str, object]:
+    """What a run sends beside the messages, so that a model which does not take it is found out here."""
+    extra: dict[str, object] = {}
+    if facts is not None and facts.thinking:
+        extra["thinking"] = {"type": facts.thinking, "display": "summarized"}
+    if facts is not None and facts.effort:
+        extra["output_config"] = {"effort": settings.efforts.get(EXPLAINER.name, EXPLAINER.effort)}
+    return extra
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ class ClaudeClient:
 
     async def call(self, request: Request, talk: Talk) -> Reply:
         why = ""
+        await self._client()  # importing the SDK is no part of a call's time
         for attempt in range(self._settings.retries + 1):
             talk.before(request)
             heard, start = Accumulator(), time.monotonic()
