@@ -25,6 +25,15 @@ def notebook7(tmp_path_factory):
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def lab_together(tmp_path_factory):
+    from jupyter_lab import LabServer
+
+    server = LabServer(tmp_path_factory.mktemp("together"), together=True)
+    yield server
+    server.stop()
+
+
 @pytest.fixture
 def page(browser, request):
     context = browser.new_context(viewport={"width": 1280, "height": 1000})

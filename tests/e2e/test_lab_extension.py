@@ -210,3 +210,20 @@ def test_notebook_7_has_button_proposal_and_edit(notebook7, page, request, cells
     opened.choose("Accept all")
     expect(opened.proposal).to_be_hidden()
     assert opened.source(1) == KERNEL.rstrip("\n")
+
+
+def test_with_collaboration_on_an_edit_is_written_once_and_undone_for_everyone(lab_together, page, request, cells):
+    mine = LabPage(page, lab_together.notebook(f"{request.node.name}.ipynb", cells))
+    mine.run(0)
+    mine.optimise(1)
+    theirs = LabPage(page.context.new_page(), page.url)
+    expect(theirs.proposal).to_be_visible()
+    mine.choose("Accept all")
+    for view in (mine, theirs):
+        expect(view.proposal).to_be_hidden()
+        expect(view.page.locator(".jp-CodeCell").nth(1)).to_contain_text("time=1.0")
+        assert view.source(1) == KERNEL.rstrip("\n")
+    mine.select(1)
+    mine.page.keyboard.press("Control+z")
+    expect(theirs.page.locator(".jp-CodeCell").nth(1)).not_to_contain_text("time=1.0")
+    assert theirs.source(1) == mine.source(1) == f"%%maxkernel auto\n{FUNCTION}"

@@ -24,10 +24,10 @@ LIMIT_MS = 60_000
 class LabServer:
     """Started on a free port with a token of its own; settings, workspaces and notebooks live under ``folder``.
 
-    ``app``: ``jupyterlab`` or ``notebook`` (Notebook 7). ``options``: more of the server's own.
+    ``app``: ``jupyterlab`` or ``notebook`` (Notebook 7). ``together``: with real-time collaboration.
     """
 
-    def __init__(self, folder: Path, app: str = "jupyterlab", options: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, app: str = "jupyterlab", together: bool = False) -> None:
         self._app = app
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
@@ -38,7 +38,8 @@ class LabServer:
         self._process = subprocess.Popen(
             [sys.executable, "-m", app, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
              f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0",
-             f"--{'LabApp' if app == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True", *options,
+             f"--{'LabApp' if app == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True",
+             f"--YDocExtension.disable_rtc={not together}",
              f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"],
             env=_environment(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             start_new_session=True,
