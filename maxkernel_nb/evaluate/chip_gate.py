@@ -20,6 +20,7 @@ from maxkernel_nb.task import GateName, Outcome, Verdict
 from maxkernel_nb.tpu.chip.compare import Rules, TooNoisy
 from maxkernel_nb.tpu.chip.lease import ChipBusy
 from maxkernel_nb.tpu.chip.owner import Ownership
+from maxkernel_nb.tpu.chip.quiet import QUIET, Quiet
 from maxkernel_nb.tpu.chip.session import CANDIDATE
 
 REHEARSAL = "rehearsal on the CPU"
@@ -54,6 +55,7 @@ class ChipGate:
     places: Places
     rules: Rules = field(default_factory=Rules)
     limits: ChipLimits = field(default_factory=ChipLimits)
+    quiet: Quiet = QUIET
     name: GateName = GateName.CHIP
 
     async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
@@ -76,7 +78,7 @@ class ChipGate:
     async def _measured(self, ground: Ground, started: float) -> AsyncIterator[Verdict]:
         programs = await _programs(ground, self.places.ownership.rehearsal)
         for attempt in (1, 2):
-            measurement = Measurement(ground, programs, self.rules, self.limits)
+            measurement = Measurement(ground, programs, self.rules, self.limits, self.quiet)
             try:
                 async with self.places.place() as place:
                     facts = await measurement.check(place)

@@ -166,7 +166,7 @@ def test_sets_are_enough_to_leave_the_chips_own_memory():
 
 def test_what_does_not_fit_says_how_much_it_needs_and_what_to_do():
     need = memory.Need(inputs=64 * MIB, outputs=8 * MIB, temporaries=20 * MIB)
-    with pytest.raises(memory.DoesNotFit, match="needs 100 MiB .* 50 MiB is free: delete arrays") as full:
+    with pytest.raises(memory.DoesNotFit, match=r"needs 100 MiB .* 50 MiB is free: delete arrays") as full:
         memory.sets_that_fit(need, MIB, 50 * MIB, 1024 * MIB)
     assert full.value.ever
     with pytest.raises(memory.DoesNotFit, match="larger than the device"):

@@ -44,7 +44,7 @@ def test_a_missing_or_a_doubled_run_is_refused(programs, data):
     times = data.draw(st.sampled_from([0, 2]))
     changed = programs[:at] + programs[at : at + 1] * times + programs[at + 1 :]
     raw = traces.serialised(traces.tpu([(p, 100.0) for p in changed])) if changed else traces.serialised()
-    with pytest.raises(TraceRefused, match="runs of|no device event"):
+    with pytest.raises(TraceRefused, match=r"runs of|no device event"):
         ns(raw, programs)
 
 
@@ -57,10 +57,13 @@ def test_runs_in_another_order_are_refused():
 @quick
 @given(st.data())
 def test_a_file_cut_anywhere_is_refused_and_never_ends_the_process(data):
+    """Unless the cut is just behind a chip's plane: what is left is then whole."""
     raw = traces.serialised(traces.tpu([(A, 10.0), (B, 20.0)]), traces.tpu([(A, 5.0)], number=1))
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
-    with pytest.raises(TraceRefused):
-        ns(cut, [A, B], 0)
+    try:
+        assert ns(cut, [A, B], 0) == [10.0, 20.0]
+    except TraceRefused as refused:
+        assert "cannot be read" in str(refused) or "no device event" in str(refused)
 
 
 @quick

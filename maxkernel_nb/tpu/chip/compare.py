@@ -44,7 +44,7 @@ class Stand(Protocol):
 class Rules:
     """``margin``: smaller differences count as none. ``narrow``: half width of the interval, relative, that is enough;
     ``clear``: half width that is enough when the whole interval lies on one side. ``seconds``: of wall time for a
-    part; ``window_s`` what one window should take.
+    part, doubled where there are not yet ``fewest`` windows; ``window_s`` what one window should take.
     """
 
     margin: float = 0.03
@@ -155,7 +155,7 @@ class _Course:
                 return "narrow enough"
             if called(found, rules.margin) != "equal" and found.half_width <= rules.clear:
                 return "clear enough"
-        if left <= 0:
+        if left <= 0 and (len(self.windows) >= rules.fewest or left <= -rules.seconds):
             return "out of time"
         return "enough windows" if len(self.windows) + len(self.thrown) >= rules.most else ""
 
