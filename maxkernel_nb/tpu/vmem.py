@@ -3,7 +3,8 @@
 The rules were found by provoking the compiler (libtpu 0.0.42.1, v6e): a block is held twice unless its index never
 changes over the grid, or ``Buffered(n)`` says otherwise; scratch once; sizes without padding (a (20480, 64) float32
 block counts 5 MiB). The kernel's own temporaries are not seen, so the estimate is a lower bound: over the limit means
-refused for sure, under it means only that the compiler must be asked.
+refused for sure, under it means only that the compiler must be asked. Scratch that the compiler may do without counts
+in the estimate and not against the kernel.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class VmemEstimate(Value):
 
     bytes: int = 0
     least_bytes: int = 0  # every block once: what a compiler needs that gives up double buffering rather than refuse
+    fleeting_bytes: int = 0  # of both: scratch that the compiler may do without
     by_buffer: dict[str, int] = Field(default_factory=dict)
     limit_bytes: int | None = None
     kernel: str = ""
@@ -50,7 +52,8 @@ def estimate_vmem(closed_jaxpr: Any) -> VmemEstimate:
 def vmem_refusal(estimate: VmemEstimate, chip: Chip, slack: float = 1.02) -> CompileFailure | None:
     """The failure that the compiler would report (after up to a minute), or None while the estimate may still fit."""
     limit = estimate.limit_on(chip)
-    if (estimate.bytes if _insists_on_two_buffers() else estimate.least_bytes) <= slack * limit:
+    needed = estimate.bytes if _insists_on_two_buffers() else estimate.least_bytes
+    if needed - estimate.fleeting_bytes <= slack * limit:
         return None
     top = sorted(estimate.by_buffer.items(), key=lambda kv: -kv[1])[:3]
     largest = ", ".join(f"{name} = {size / MIB:.1f} MiB" for name, size in top)
@@ -82,12 +85,16 @@ def _of_kernel(eqn: Any) -> VmemEstimate:
         _add(sizes, names[i], block.block_aval, copies)
     twice = sum(sizes.values())
     least = sum(size // _copies(label) for label, size in sizes.items())
+    fleeting = 0
     for i, ref in enumerate(refs[len(blocks) :], start=len(blocks)):
+        before = sum(sizes.values())
         _add(sizes, names[i], ref.aval, 1)
+        fleeting += sum(sizes.values()) - before if _fleeting(ref, body) else 0
     params = eqn.params.get("compiler_params")
     return VmemEstimate(
         bytes=sum(sizes.values()),
         least_bytes=sum(sizes.values()) - twice + least,
+        fleeting_bytes=fleeting,
         by_buffer=sizes,
         limit_bytes=_limit(params),
         kernel=_kernel_name(eqn),
@@ -116,6 +123,14 @@ def _add(sizes: dict[str, int], name: str, aval: Any, copies: int) -> None:
     sizes[label if label not in sizes else f"{label} #{len(sizes)}"] = (
         math.prod(map(int, aval.shape)) * bits // 8 * copies
     )
+
+
+def _fleeting(ref: Any, body: Any) -> bool:
+    """Scratch that is never used, or always written before it is read: the compiler was seen to keep such values in
+    registers, or forward them from store to load, and to allot no scratch."""
+    uses = [e for e in body.eqns if any(_in(v, {ref}) for v in e.invars)]
+    plain = all(e.primitive.name in ("get", "swap") for e in uses)
+    return not uses or (plain and uses[0].primitive.name == "swap")
 
 
 def _copies(label: str) -> int:

@@ -60,6 +60,12 @@ def v6e(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def on_v6e(tmp_path_factory):
+    """Compiles the programs of these names in one worker."""
+    return lambda names: run_worker(tmp_path_factory, "v6e", names)
+
+
+@pytest.fixture(scope="session")
 def v5p(tmp_path_factory):
     return run_worker(tmp_path_factory, "v5p", ["causal", "elementwise"])
 

@@ -149,7 +149,59 @@ def build(name):
         s_ref[0:8, :] = x_ref[...]
         o_ref[...] = s_ref[0:8, :]
 
+    def scratch_of(rows, kept=True):
+        def kernel(x_ref, o_ref, s_ref):
+            @pl.when(pl.program_id(0) == 0)
+            def _first():
+                s_ref[...] = jnp.zeros_like(s_ref)
+
+            s_ref[pl.ds(pl.program_id(0) * 64, 64), :] += x_ref[...]
+            o_ref[...] = s_ref[0:64, :]
+
+        def passing(x_ref, o_ref, s_ref):
+            s_ref[0:64, :] = x_ref[...]
+            o_ref[...] = s_ref[0:64, :]
+
+        shapes = [pltpu.VMEM((rows, 1024), f32)]
+        return call(kernel if kept else passing, (256, 1024), block=64, scratch_shapes=shapes)
+
+    def blocks_of(block, dtype=f32, steps=4, scratch=(), **more):
+        """Copies an array of ``steps`` blocks, with a constant operand in HBM that no block is taken of."""
+
+        def kernel(x_ref, big_ref, o_ref, *_):
+            o_ref[...] = x_ref[...]
+
+        at = pl.BlockSpec(block, lambda i: (i,) + (0,) * (len(block) - 1))
+        shape = (steps * (block[0] or 1), *block[1:])
+        call = pl.pallas_call(
+            kernel,
+            grid=(steps,),
+            in_specs=[at, pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=at,
+            out_shape=spec(shape, dtype),
+            scratch_shapes=list(scratch),
+            **more,
+        )
+        return call, [spec(shape, dtype), spec((1 << 16, 1024), f32)]
+
+    mib = 1 << 18  # float32 words
     makers = {
+        "blocks_just_fit": lambda: blocks_of((1984, 1024)),  # 31 of 32 MiB
+        "blocks_just_over": lambda: blocks_of((2112, 1024)),  # 33
+        "scratch_just_fits": lambda: scratch_of(30 * mib // 1024),
+        "scratch_just_over": lambda: scratch_of(32 * mib // 1024),
+        "passing_scratch_fits": lambda: scratch_of(40 * mib // 1024, kept=False),
+        "unused_scratch_fits": lambda: blocks_of((64, 1024), scratch=[pltpu.VMEM((40 * mib // 1024, 1024), f32)]),
+        "narrow_over": lambda: blocks_of((40960, 64)),  # 40 MiB by its numbers
+        "squeezed_fit": lambda: blocks_of((None, 1984, 1024)),
+        "bfloat16_fit": lambda: blocks_of((3968, 1024), bf16),
+        "bytes_fit": lambda: blocks_of((7936, 1024), jnp.int8),
+        "narrow_fit": lambda: blocks_of((8192, 64)),  # 8 MiB, 16 with the lanes' padding
+        "one_step_fit": lambda: blocks_of((3968, 1024), steps=1),  # held once
+        "one_step_over": lambda: blocks_of((4224, 1024), steps=1),
+        "raised_fit": lambda: blocks_of(
+            (6144, 1024), compiler_params=pltpu.CompilerParams(vmem_limit_bytes=100 << 20)
+        ),
         "matmul": matmul,
         "causal": lambda: attention(True),
         "full": lambda: attention(False),

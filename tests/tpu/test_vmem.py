@@ -62,6 +62,25 @@ def test_an_older_compiler_is_asked_before_double_buffering_is_blamed(programs, 
     assert vmem_refusal(estimate(programs, "far_too_big"), chip("v6e"))
 
 
+NEAR = ["blocks_just_fit", "blocks_just_over", "scratch_just_fits", "scratch_just_over", "passing_scratch_fits",
+        "unused_scratch_fits", "squeezed_fit", "bfloat16_fit", "bytes_fit", "narrow_fit", "narrow_over", "one_step_fit",
+        "one_step_over", "raised_fit"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiled(on_v6e):
+    return on_v6e(NEAR)
+
+
+@pytest.mark.tpu_compiler
+@pytest.mark.parametrize("name", NEAR)
+def test_what_the_compiler_takes_is_not_refused_and_what_it_refuses_is(programs, compiled, name):
+    refused = vmem_refusal(estimate(programs, name), chip("v6e")) is not None
+    assert refused == ("failure" in compiled[name]) == name.endswith("over")
+    if refused:
+        assert compiled[name]["failure"][0] == "vmem-exceeded"
+
+
 @pytest.mark.tpu_compiler
 @pytest.mark.parametrize("name", ["too_big", "raised_limit"])
 def test_the_compiler_counts_the_same(programs, v6e, name):
