@@ -28,6 +28,8 @@ Batch = tuple[Case, list[Run]]
 # can race: blocks of one output that two steps share are refused when the program is traced.
 HARD = {"order": 1, "cores": 2, "races": False}
 RACED = {"order": 1, "cores": 2, "races": True}
+APART = "second process"
+UNSEEN = 1000  # added to a seed: draws that no candidate's worker is told
 
 
 @dataclass(frozen=True)
@@ -188,11 +190,51 @@ class CheckGate:
             if case not in ready:
                 yield self._declined(ground, case)
         batches = plan(ready, ground.task, await probed(ground), ground.facts)
-        for part in (batches[:1], batches[1:]):  # most wrong kernels fail in the first one
+        first = batches[:1]
+        for part in (first, batches[1:]):  # most wrong kernels fail in the first one
             async for verdict in self._batches(ground, part):
                 yield verdict
                 if verdict.outcome is Outcome.FAIL:
                     return
+            if part and part is first:
+                yield (apart := await self._apart(ground, ready[0]))
+                if apart.outcome is Outcome.FAIL:
+                    return
+
+    async def _apart(self, ground: Ground, case: Case) -> Verdict:
+        """The same case once more, on draws that the candidate's worker never sees, in the judge's own process: as
+        plain operations, without a TPU's semantics. Declines what cannot be lowered so, and a difference in a kernel
+        that orders copies by itself, for which plain operations are no judge.
+        """
+        started = time.monotonic()
+        task, facts = ground.task, ground.facts[case.name]
+        declined = Verdict(gate=self.name, outcome=Outcome.DECLINED, summary="", case=case.name, variant=APART)
+        try:
+            job = ground.job("rehearse", ground.limits.trace_s, case=case.to_dict(), fingerprint=facts["fingerprint"])
+            (program,) = (await ground.ask(job)).buffers
+        except (JobRefused, ValueError) as refusal:
+            return declined.model_copy(update={"summary": f"Not run in a second process: {refusal}"})
+        args = {
+            "case": case.to_dict(),
+            "seeds": [task.draws(UNSEEN + s) for s in task.seeds],
+            "tolerance": task.tolerance.to_dict(),
+            "wide": task.reference(case.name).oracle_dtype == "float64",
+        }
+        buffers = (*ground.reference(case), program)
+        told = (await ground.ask(Job(WorkerKind.JUDGE, "clean", args, buffers, ground.limits.compare_s))).data
+        if told["kind"] == CONTESTED or (not told["passed"] and facts["copies"]):
+            return declined.model_copy(update={"summary": f"In a second process: {told['sentence']}"})
+        if not told["passed"]:
+            said = f"In a process that never saw its Python, the program gives other results: {told['sentence']}"
+            return refused(self.name, JobRefused("second-process", said), started, case.name, variant=APART)
+        return declined.model_copy(
+            update={
+                "outcome": Outcome.PASS,
+                "summary": f"Right on {case.name} in a second process, on draws of its own: {told['sentence']}",
+                "numbers": _numbers(told),
+                "seconds": time.monotonic() - started,
+            }
+        )
 
     async def _batches(self, ground: Ground, batches: list[Batch]) -> AsyncIterator[Verdict]:
         """All at once: the candidate's worker runs one while the judge compares another. After a failure the others may

@@ -1,13 +1,15 @@
 """Checks that need not be made twice: verdicts of the check gate, in memory and on disk.
 
 A check is known again when the task is the same to its salt, seeds, tolerance and exports, the candidate's source is
-the same but for comments and layout, it traced to the same programs, and the versions are the same. Whatever says more
-about this machine today than about the kernel (a limit, a crash, a fault of ours) is not kept.
+the same but for comments and layout, it traced to the same programs, and the judge and its libraries are the same.
+Whatever says more about this machine today than about the kernel (a limit, a crash, a fault of ours) is not kept.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
+from pathlib import Path
 
 from maxkernel_nb.evaluate.ground import Ground
 from maxkernel_nb.evaluate.records import Records
@@ -48,7 +50,13 @@ def identity(ground: Ground) -> str:
     programs = {case: facts.get("fingerprint", "") for case, facts in ground.facts.items()}
     declined = sorted(ground.declined)
     text = normal(ground.candidate.source)
-    return content_hash([ground.task.digest(), text, ground.candidate.entry, programs, declined])
+    return content_hash([judge_digest(), ground.task.digest(), text, ground.candidate.entry, programs, declined])
+
+
+@functools.cache
+def judge_digest() -> str:
+    """Of the judge's own code: another judge may judge otherwise."""
+    return content_hash("".join(content_hash(p.read_bytes()) for p in sorted(Path(__file__).parent.glob("*.py"))))
 
 
 def normal(source: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maxkernel_nb.evaluate import controls, inputs, wire
+from maxkernel_nb.evaluate import controls, inputs, interpret, wire
 from maxkernel_nb.evaluate.executor import Reply
 from maxkernel_nb.evaluate.inputs import Variant
 from maxkernel_nb.evaluate.numerics import CONTESTED, Comparison, compare
@@ -29,7 +29,7 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.jit(lambda x: x + 1)(0.0).block_until_ready()
-    operations = {"compare": compare_outputs, "admit": admit, "outputs": outputs, "probes": probes,
+    operations = {"compare": compare_outputs, "admit": admit, "outputs": outputs, "probes": probes, "clean": clean,
                   "compare_on_chip": compare_on_chip}
     return {"ping": lambda args, buffers: Reply({}), **operations}
 
@@ -62,6 +62,24 @@ def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     from maxkernel_nb.evaluate.ops_chip_judge import compared
 
     return Reply(compared(args, buffers, lambda e, case, seed, wide: _answer(e, case, seed, Variant.DRAWN, wide)))
+
+
+def clean(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """Runs a candidate's program, its kernels lowered to plain operations, in this process, which never sees its
+    Python; the facts of the first run that is wrong, else of the worst. Buffers: ``own``, ``oracle``, the program.
+    """
+    case, tolerance = Case.from_dict(args["case"]), Tolerance.from_dict(args["tolerance"])
+    own_bytes, oracle_bytes, program = buffers
+    call = _compile(program, wide=False, quick=True)
+    worst: dict[str, Any] = {}
+    for seed in args["seeds"]:
+        own = _answer(own_bytes, case, seed, Variant.DRAWN, wide=False)
+        oracle = _answer(oracle_bytes, case, seed, Variant.DRAWN, args["wide"]) if oracle_bytes else own
+        facts = _facts(compare(call(inputs.draw(case, seed)), own, oracle, tolerance))
+        if not facts["passed"]:
+            return Reply(facts)
+        worst = max(worst, facts, key=lambda f: f.get("ratio", -1.0))
+    return Reply(worst)
 
 
 def probes(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -118,7 +136,7 @@ def _function(exported: bytes, wide: bool) -> Function:
     return _functions[key]
 
 
-def _compile(exported: bytes, wide: bool) -> Function:
+def _compile(exported: bytes, wide: bool, quick: bool = False) -> Function:
     import jax
     import jax.export
 
@@ -127,7 +145,8 @@ def _compile(exported: bytes, wide: bool) -> Function:
     program = jax.export.deserialize(bytearray(exported))
     # Fused on a CPU, XLA skips roundings to bfloat16 that the function asks for, and the reference's own error would
     # look smaller than any kernel's that makes them.
-    call = jax.jit(program.call, compiler_options={"xla_allow_excess_precision": False})
+    options = {"xla_allow_excess_precision": False, **(interpret.quick() if quick else {})}
+    call = jax.jit(program.call, compiler_options=options)
 
     def run(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         with enable_x64(wide or any(a.dtype.itemsize == 8 for a in arguments)):

@@ -295,10 +295,9 @@ PRECISION = {
             DOT,
             ("pltpu.VMEM((BM, BN), jnp.float32)", "pltpu.VMEM((BM, BN), jnp.bfloat16)"),
             (
-                "acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)",
-                "acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32).astype(jnp.bfloat16)",
+                "    acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)",
+                "    for k in range(0, BK, 8):\n        acc_ref[...] += jnp.dot(x_ref[:, k : k + 8], w_ref[k : k + 8, :], preferred_element_type=jnp.float32).astype(jnp.bfloat16)",
             ),
-            ("BM, BN, BK = 128, 128, 128", "BM, BN, BK = 128, 128, 8"),
         ),
         "check",
         "",

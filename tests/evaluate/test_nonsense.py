@@ -25,6 +25,7 @@ class TakenOver:
 
     def submit(self, job):
         answers = {"trace": self.trace, "check": self.check, "compare": lambda job: Reply(SAME)}
+        answers |= {"rehearse": lambda job: Reply({}, (b"program",)), "clean": lambda job: Reply(SAME)}
         answers["probes"] = lambda job: Reply({"probes": []})
         answers["outputs"] = lambda job: Reply({"outputs": [OUTPUTS] * len(job.buffers)})
         future = Future()
