@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import sqlite3
@@ -91,9 +92,21 @@ def read_timed_events(folder: Path) -> list[tuple[float, AnyEvent]]:
     """``(seconds since the epoch, event)`` pairs, oldest first."""
     if not (folder / FILE).is_file():
         raise JournalError(f"There is no journal in {folder}; `%maxkernel list` shows the runs of this project.")
-    with _explained(folder), contextlib.closing(sqlite3.connect(folder / FILE)) as db:
+    with _explained(folder), no_collections(), contextlib.closing(sqlite3.connect(folder / FILE)) as db:
         rows = db.execute("SELECT at, body FROM events ORDER BY seq").fetchall()
         return [(at, event_from_json(body)) for at, body in rows]
+
+
+@contextlib.contextmanager
+def no_collections() -> Iterator[None]:
+    """Many small objects that all stay: the collector would look at them again and again (two thirds of the time)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

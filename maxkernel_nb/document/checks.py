@@ -101,7 +101,8 @@ def _finding(d: Diagnostic) -> str:
 def candidate_rows(state: RunState) -> tuple[m.CandidateRow, ...]:
     """The newest ``MOST_ROWS``, and the best."""
     rows = list(state.candidates.items())
-    kept = [(k, c) for k, c in rows[:-MOST_ROWS] if k == state.best] + rows[-MOST_ROWS:]
+    early = [(k, c) for k, c in rows[:-MOST_ROWS] if k == state.best]
+    kept = early + rows[-MOST_ROWS:][len(early) :] if early else rows[-MOST_ROWS:]
     return tuple(_candidate_row(state, key, c) for key, c in kept)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
@@ -10,10 +11,14 @@ from pydantic import Field
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.events import AnyEvent, RunOutcome, Spend, Status
+from maxkernel_nb.journal import no_collections
 from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
+
+
+_MANY = 1000  # events worth a pause of the garbage collector
 
 
 class Step(Value):
@@ -126,9 +131,11 @@ class RunState(Value):
 def fold(events: Iterable[AnyEvent], state: RunState | None = None) -> RunState:
     """Time and memory grow with the number of events, however many are folded at once."""
     draft = _Draft(state or RunState())
-    for event in events:
-        draft.take(_apply(event, draft))  # type: ignore[arg-type]  # a draft reads like the state it becomes
-    return draft.state()
+    many = isinstance(events, list) and len(events) > _MANY
+    with no_collections() if many else contextlib.nullcontext():
+        for event in events:
+            draft.take(_apply(event, draft))  # type: ignore[arg-type]  # a draft reads like the state it becomes
+        return draft.state()
 
 
 class _Draft:

@@ -27,7 +27,7 @@ def test_many_candidates_keep_the_best_and_the_newest():
     data = fitted([*samples.tuned(), *more])
     ids = [row["id"] for row in data["candidates"]]
     assert samples.candidate().id in ids and more[-1].candidate.id == ids[-1]
-    assert "candidates (" in data["trimmed"][0]
+    assert any("candidates" in told for told in data["trimmed"])
 
 
 def test_a_long_diff_and_source_are_cut_by_lines():
