@@ -64,7 +64,7 @@ def normed_product(x, g, w):
 
 
 def projected_attention(x, wq, wk, wv):
-    q, k, v = (x @ w for w in (wq, wk, wv))
+    q, k, v = (x @ w * x.shape[-1] ** -0.5 for w in (wq, wk, wv))
     s = jnp.einsum("bqd,bkd->bqk", q, k) * q.shape[-1] ** -0.5
     return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(s, axis=-1), v)
 

@@ -136,7 +136,10 @@ class ComposedRecipe(Recipe):
     def render(self, match: ComposedMatch, params: dict[str, int]) -> str:
         recipe, inner = self._inner(match)
         kernel = fold_raises(recipe.render(inner, params))
-        return f"{_header(match, self.bound(match))}\n#\n{kernel.rstrip()}\n\n\n{_entry(match)}\n"
+        entry = _entry(match)
+        if "lax." in entry.replace("jax.lax.", "") and "from jax import lax" not in kernel:
+            kernel = kernel.replace("import jax.numpy as jnp\n", "import jax.numpy as jnp\nfrom jax import lax\n", 1)
+        return f"{_header(match, self.bound(match))}\n#\n{kernel.rstrip()}\n\n\n{entry}\n"
 
 
 class Writer:

@@ -24,7 +24,7 @@ from maxkernel_nb.authors.recipes.base import (
     itemsize,
     pad_up,
 )
-from maxkernel_nb.authors.recipes.blocks import BlockReader, output_form
+from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
 from maxkernel_nb.authors.recipes.expressions import Expression, combine
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Graph
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -147,6 +147,8 @@ def _recognise_case(graph: Graph) -> _Found:
         raise Declined(f"it has {len(products)} matrix products, this recipe serves none")
     if len(graph.outputs) != 1:
         raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
+    if graph.output_dtypes[0] not in FLOATS:
+        raise Declined(f"it returns {graph.output_dtypes[0]}, this recipe writes float32 and bfloat16")
     lead, tail = _split(graph)
     m, n = volume(lead), volume(tail)
     points = sample_points((m, n))
