@@ -7,6 +7,7 @@ import pytest
 
 from maxkernel_nb.tpu import calibrate
 from maxkernel_nb.tpu.calibration import compile as compiling
+from maxkernel_nb.tpu.calibration import order
 from maxkernel_nb.tpu.calibration.fit import Fit
 from maxkernel_nb.tpu.calibration.report import lines
 from maxkernel_nb.tpu.calibration.rows import Compiled, Environment, Row, environments, modelled_ms, published
@@ -66,6 +67,23 @@ def test_a_fit_finds_the_constants_behind_made_up_times():
 def test_an_empty_cache_says_what_to_do(tmp_path, capsys):
     assert calibrate.main(["--store", "--cache", str(tmp_path)]) == 2
     assert "run with --compile first" in capsys.readouterr().err
+
+
+def test_order_names_what_bounds_the_best(monkeypatch):
+    points = [
+        order.Point(label="m=2", modelled_ms=1.0, bundles=120, gigabytes=1, compute_ms=0.9, memory_ms=0.5),
+        order.Point(label="m=1", modelled_ms=2.0, bundles=100, gigabytes=4, compute_ms=0.8, memory_ms=1.9, spilling=30),
+        order.Point(label="m=9", refused="The kernel asks for 99 MiB"),
+    ]
+    monkeypatch.setattr(order, "points", lambda space, chip: points)
+    text = "\n".join(order.order("matmul", "v6e"))
+    assert "DMA-bound and spilling" in text
+    assert "m=9" in text and "refused: The kernel asks" in text
+    assert "best: m=2: neither DMA-bound nor spilling; 1.20 x the bundles of m=1" in text
+
+
+def test_spaces_have_twenty_configurations():
+    assert {name: len(space.choices) for name, space in order.SPACES.items()} == {"matmul": 20, "flash": 20}
 
 
 @pytest.mark.tpu_compiler

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.tpu.profiles import OpProfile
 from maxkernel_nb.values import Value
 
 WORKER = "maxkernel_nb.tpu.calibration.order"
 DMA_BOUND = 1.1  # HBM time over compute time from which a configuration waits for bytes
+SPILLING = 20.0  # percent of a loop's store slots from which it counts as spilling
 CONFIGURATIONS = 20
 
 
 class Point(Value):
-    """One configuration. ``bundles``: cycles it runs; ``gigabytes``: through HBM; ``spills`` and ``fills`` slots."""
+    """One configuration. ``bundles``: cycles it runs; ``gigabytes``: through HBM; ``spills``: spill slots in its
+    program, ``spilling``: percent of the store slots of its loops that spill registers to VMEM as it runs."""
 
     label: str
     modelled_ms: float = 0.0
@@ -28,12 +31,17 @@ class Point(Value):
     compute_ms: float = 0.0
     memory_ms: float = 0.0
     spills: int = 0
-    fills: int = 0
+    spilling: float = 0.0
     refused: str = ""
 
     @property
     def dma_bound(self) -> bool:
         return self.memory_ms > DMA_BOUND * self.compute_ms
+
+    @property
+    def bound(self) -> str:
+        words = ["DMA-bound"] * self.dma_bound + ["spilling"] * (self.spilling > SPILLING)
+        return " and ".join(words)
 
 
 class Space(NamedTuple):
@@ -110,7 +118,7 @@ def order(space: str, chip: str) -> Iterator[str]:
     """The table of a space, and what its best configuration is bound by."""
     found = points(space, chip)
     yield f"{space} on {chip}: {len(found)} configurations, modelled fastest first"
-    heads = (("modelled", 11), ("bundles", 13), ("GB", 8), ("compute", 10), ("HBM", 9), ("spills", 8), ("fills", 7))
+    heads = (("modelled", 11), ("bundles", 13), ("GB", 8), ("compute", 10), ("HBM", 9), ("spills", 8), ("running", 9))
     yield f"{'configuration':28}" + "".join(f"{text:>{width}}" for text, width in heads)
     for p in found:
         if p.refused:
@@ -118,7 +126,7 @@ def order(space: str, chip: str) -> Iterator[str]:
             continue
         yield (
             f"{p.label:28}{p.modelled_ms:8.4f} ms{p.bundles:13.0f}{p.gigabytes:8.3f}{p.compute_ms:10.4f}"
-            f"{p.memory_ms:9.4f}{p.spills:8}{p.fills:7}{'  DMA-bound' if p.dma_bound else ''}"
+            f"{p.memory_ms:9.4f}{p.spills:8}{p.spilling:8.1f}%  {p.bound}"
         )
     yield from _verdict([p for p in found if not p.refused])
 
@@ -128,10 +136,10 @@ def _verdict(ran: list[Point]) -> Iterator[str]:
         yield "nothing compiled"
         return
     best, fewest = ran[0], min(ran, key=lambda p: p.bundles)
-    bound = "DMA-bound" if best.dma_bound else "not DMA-bound"
     yield (
-        f"best: {best.label}, {bound}, {best.spills} spill slots; {best.bundles / fewest.bundles:.2f} x the bundles of "
-        f"{fewest.label}, which has the fewest, and {best.gigabytes / max(fewest.gigabytes, 1e-9):.2f} x its bytes"
+        f"best: {best.label}: {best.bound or 'neither DMA-bound nor spilling'}; "
+        f"{best.bundles / fewest.bundles:.2f} x the bundles of {fewest.label}, which has the fewest, and "
+        f"{best.gigabytes / max(fewest.gigabytes, 1e-9):.2f} x its bytes"
     )
 
 
@@ -166,8 +174,12 @@ def _point(space: Space, choice: dict[str, int], chip: str) -> Point:
         compute_ms=sum(o.compute_ms for o in p.ops),
         memory_ms=sum(o.memory_ms for o in p.ops),
         spills=sum(o.spills for o in kernels),
-        fills=sum(o.fills for o in kernels),
+        spilling=100 * max((_spilling(o) for o in kernels), default=0.0),
     )
+
+
+def _spilling(op: OpProfile) -> float:
+    return sum(loop.share * loop.utilisation.get("spill", 0.0) for loop in op.loops)
 
 
 if __name__ == "__main__":
