@@ -104,7 +104,10 @@ async def _judge_merge(runtime: Runtime, parent: Candidate, source: str) -> tupl
         on_verdict=lambda verdict: runtime.run.emit(ev.VerdictReached(candidate=merged.id, verdict=verdict)),
     )
     if judged.assessment.correct:
-        return merged, ""
+        from maxkernel_nb.agents.tester import stressed_again
+
+        unusual = await stressed_again(runtime, merged)
+        return merged, next((v.summary for v in unusual if v.outcome is Outcome.FAIL), "")
     failed = judged.assessment.failed
     return merged, failed[0].summary if failed else "it passed fewer than three shape cases."
 

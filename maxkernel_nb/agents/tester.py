@@ -89,6 +89,13 @@ async def _verdicts(runtime: Runtime, candidate: Candidate, draws: StressDraws, 
     return judged.assessment.verdicts
 
 
+async def stressed_again(runtime: Runtime, candidate: Candidate) -> tuple[Verdict, ...]:
+    """Verdicts on the unusual inputs that this run knows already, for a text that a person put together."""
+    known = runtime.run.state.results.get(_DRAWS, {}).get("value")
+    draws = StressDraws() if known is None else StressDraws.from_dict(known)
+    return tuple([v for name in draws.draws for v in await _verdicts(runtime, candidate, draws, name)])
+
+
 def _told(verdict: Verdict, name: str) -> Verdict:
     """A verdict on unusual inputs keeps a place of its own beside the ordinary one, and blocks nothing else."""
     variant = f"{name}, {verdict.variant}" if verdict.variant else name

@@ -190,6 +190,16 @@ def test_whole_lines_never_cuts_a_line_and_keeps_both_ends(lines, limit):
     assert all(k in text.splitlines() or "left out" in k for k in kept)
 
 
+def test_a_profile_says_its_bottleneck_and_what_to_try():
+    from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
+
+    op = OpProfile(name="kernel", kind="custom-call", modelled_ms=2.0, compute_ms=0.5, memory_ms=2.0, bound_by="hbm")
+    text = render.profile_text(ScheduleProfile(chip="v6e", modelled_ms=2.0, flops=1e9, hbm_bytes=1e9, roofline_ms=0.6,
+                                               bound_by="hbm", ops=(op,), notes=("counted conservatively",)))
+    assert "kernel (custom-call): 2 ms" in text and "To try: move fewer bytes" in text
+    assert "counted conservatively" in text and len(text.splitlines()) <= 12
+
+
 def test_the_tool_list_in_the_prompt_is_the_registrys():
     system = system_text()
     names = [t["name"] for t in tool_schemas()]

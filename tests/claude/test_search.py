@@ -190,6 +190,23 @@ def test_a_kernel_that_stays_wrong_on_unusual_inputs_is_never_proposed(bench, se
     assert bench.namespace["f"] is bench.reference
 
 
+def test_some_hunks_of_a_proposal_face_the_unusual_inputs_too(bench, serve, claude):
+    safe = "import jax\n\n\ndef f(x):\n    return x\n\n\n# time=1.0\n"
+    server = serve(Script(planner=PLAN, implementer=call("submit_kernel", source=safe, note="k"), tester=STRESSES))
+
+    class Picky2(Picky):
+        async def judge(self, task, candidate, *args, **more):
+            if "import jax" not in candidate.source:  # the merged text
+                candidate = candidate.model_copy(update={"source": candidate.source + "# unsafe\n"})
+            return await super().judge(task, candidate, *args, **more)
+
+    run = bench.run(claude(server, stress=True), Picky2()).wait(30)
+    run.accept(hunks=[1])
+    with run._changed:
+        assert run._changed.wait_for(lambda: any("together they fail" in n.text for n in run.state.notes), 20)
+    assert "On large mean" in run.state.notes[-1].text and run.state.open_proposal is not None
+
+
 def test_tuned_winners_face_the_unusual_inputs_too(bench, serve, claude):
     text = "BLOCK = 1  # tune: 1, 2\n" + source(1.0)
     author = claude(serve(Script(planner=PLAN, tester=STRESSES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from maxkernel_nb.engine.state import CandidateState, RunState
 from maxkernel_nb.task import Diagnostic, GateName, Outcome, Verdict
+from maxkernel_nb.tpu.explain import explain
 from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 
 _FINDINGS = 5  # shown in full
@@ -64,7 +65,7 @@ def _numbers(verdict: Verdict) -> str:
 
 
 def profile_text(profile: ScheduleProfile | None) -> str:
-    """Time, bound and the ops that take the most of it."""
+    """Time, bound, the ops that take the most of it, and the true bottleneck with what to try."""
     if profile is None:
         return "No profile: there is no TPU compiler here, speed is unknown."
     head = (f"{profile.modelled_ms:.4g} ms modelled on {profile.chip}; roofline {profile.roofline_ms:.4g} ms; "
@@ -74,7 +75,8 @@ def profile_text(profile: ScheduleProfile | None) -> str:
     if len(ops) > _OPS:
         rest = sum(op.modelled_ms for op in ops[_OPS:])
         lines.append(f"  ... {len(ops) - _OPS} smaller ops, together {rest:.4g} ms")
-    return "\n".join([head, *lines, *(f"  note: {n}" for n in profile.notes[:3])])
+    told = explain(profile).splitlines()[1:] if profile.ops else [f"Note: {note}" for note in profile.notes[:3]]
+    return "\n".join([head, *lines, *told])
 
 
 def _op_text(op: OpProfile) -> str:
