@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from maxkernel_nb.errors import UsageError
@@ -14,6 +15,7 @@ from maxkernel_nb.options import nearest
 def profiled(line: CommandLine, latest: Callable[[], str], namespace: Mapping[str, Any], project: str, api: Any,
              chip: str | None, known: list[str]) -> Bundle:
     """The profile that ``line`` asks for; ``known``: ids of the project's runs, ``chip``: the setting's."""
+    from maxkernel_nb.api import default_chip
     from maxkernel_nb.document.profile import compared
     from maxkernel_nb.engine.loop import get_engine
     from maxkernel_nb.engine.profiling import Profiler
@@ -25,11 +27,11 @@ def profiled(line: CommandLine, latest: Callable[[], str], namespace: Mapping[st
         namespace=namespace,
         states={run: _state_of(api, run, project) for run in known},
         evaluator=engine.evaluator(Project(project)),
-        wait=lambda work: engine.submit(work).result(),
-        default_chip=chip or api.default_chip(),
+        wait=lambda work: _waited(engine.submit(work)),
+        default_chip=chip or default_chip(),
         chip=options.get("chip"),
         shapes=options.get("shapes"),
-        inputs=_inputs(options.get("inputs"), namespace),
+        inputs=inputs_named(options.get("inputs"), namespace),
         static=options.get("static", ()),
     )
     name = line.extra or latest()
@@ -41,6 +43,14 @@ def profiled(line: CommandLine, latest: Callable[[], str], namespace: Mapping[st
     return Bundle(profile_bundle(view, name))
 
 
+def _waited(work: Future[Any]) -> Any:
+    try:
+        return work.result()
+    except KeyboardInterrupt:
+        work.cancel()
+        raise
+
+
 def _state_of(api: Any, run: str, project: str) -> Callable[[], Any]:
     def state() -> Any:
         found = api.find_run(run, project=project)
@@ -49,7 +59,7 @@ def _state_of(api: Any, run: str, project: str) -> Callable[[], Any]:
     return state
 
 
-def _inputs(name: str | None, namespace: Mapping[str, Any]) -> Any:
+def inputs_named(name: str | None, namespace: Mapping[str, Any]) -> Any:
     if name is None or name in namespace:
         return namespace.get(name) if name else None
     near = [n for n in namespace if not n.startswith("_")]
