@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from maxkernel_nb.authors.claude.faults import (
     Fault,
+    access_errors,
     classify,
-    cloud_errors,
     missing_package,
     no_access,
     transport_errors,
@@ -107,7 +107,7 @@ class ClaudeClient:
                             talk.said(words)
         except (anthropic.AnthropicError, TimeoutError, *transport_errors()) as error:
             return classify(error, request.model, self._redact)
-        except (ValueError, RuntimeError, *cloud_errors()) as error:
+        except access_errors() as error:
             if begun:
                 return classify(error, request.model, self._redact)
             return no_access(error, self._settings.provider, self._redact)

@@ -56,10 +56,11 @@ def missing_package(provider: str) -> str:
             "kernel.")
 
 
-def cloud_errors() -> tuple[type[Exception], ...]:
-    """What signing in to a cloud raises, where its package is loaded."""
+def access_errors() -> tuple[type[Exception], ...]:
+    """What a client raises that is not set up, signing in to a cloud included where its package is loaded."""
     found = [("google.auth.exceptions", "GoogleAuthError"), ("botocore.exceptions", "BotoCoreError")]
-    return tuple(getattr(sys.modules[module], name) for module, name in found if module in sys.modules)
+    clouds = (getattr(sys.modules[module], name) for module, name in found if module in sys.modules)
+    return (ValueError, RuntimeError, *clouds)
 
 
 def no_access(error: Exception, provider: str, redact: Callable[[str], str]) -> Fault:
