@@ -114,6 +114,20 @@ class Commands:
         return profiled(line, lambda: self._run_id(line), self.shell.user_ns, self.project, self._api(), chip,
                         run_folders(self.project))
 
+    def do_recipes(self, line: CommandLine) -> Table:
+        from maxkernel_nb.magics.recipes import all_recipes, surveyed
+
+        if not line.extra:
+            return all_recipes()
+        chip = self.settings()["chip"].value or self._api().default_chip()
+        return surveyed(line, self.shell.user_ns, self.project, chip)
+
+    def do_explain(self, line: CommandLine) -> Text:
+        from maxkernel_nb.magics.recipes import explained
+
+        found = [_state(self._api().find_run(r, project=self.project)) for r in run_folders(self.project)]
+        return explained(line.extra or self._run_id(line), found)
+
     def do_bench(self, line: CommandLine) -> Bundle | None:
         from maxkernel_nb.magics.bench import bench
 

@@ -188,6 +188,11 @@ COMMANDS = (
             "VMEM, roofline (default: the latest run)", extra="NAME", options=(
                 *(o for o in OPTIONS if o.name in ("chip", "shapes", "inputs", "static")),
                 Option("compare", "NAME", "another function, run or candidate to put beside it", names_variable=True))),
+    Command("recipes", "the embedded engine's recipes; with a function of the notebook, what each would do for it or "
+            "why it declines", extra="NAME", options=(
+                *(o for o in OPTIONS if o.name in ("chip", "shapes", "inputs", "static")),)),
+    Command("explain", "what a run's best kernel does: its blocks, their arithmetic intensity, the bound and what "
+            "holds it back (default: the latest run)", extra="NAME"),
     Command("graph", "a search's graph: its picture and the fastest kernels, or one kernel in full", run=True,
             options=(Option("node", "NODE", "show this kernel: verdicts, profile, diff to its parents"),)),
     Command("continue", "go on with a search from one of its kernels, or from your own edit of it", run=True, options=(
