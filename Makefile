@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 COLAB := .venv-colab
 QUICKSTART := example_notebooks/01_quickstart.ipynb
-REPLAYED := example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
+REPLAYED := example_notebooks/02_recipes.ipynb example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
 # Each replayed notebook works in an empty project of its own: its outputs name the first run there.
 own_project = MAXKERNEL_PROJECT=$(CURDIR)/build/nbval/$$(basename $$notebook .ipynb)
