@@ -163,6 +163,8 @@ class Run:
         """Asks about the work at any time; the answer comes beside the run, under ``state.explanations``."""
         if not question.strip():
             raise UsageError("The question is empty; write it first, then ask.")
+        if self.state.status is ev.Status.PAUSED:
+            raise UsageError(f"Run {self.id} is paused and answers nothing; %maxkernel unpause {self.id}, then ask.")
         if self.runtime is None:
             raise UsageError(f"Run {self.id} is not attached to this kernel; resume it first, then ask.")
         from maxkernel_nb.agents.explainer import explain_beside

@@ -21,7 +21,7 @@ async def explain(runtime: Runtime, question: str, key: str | None = None) -> st
     if getattr(author, "explain", None) is None:
         text = f"This run's author ({author.name}) answers no questions; start a run with --author claude for that."
     else:
-        text = await _ask(runtime, author, question, key or f"explain:{len(runtime.run.state.explanations) + 1}")
+        text = await _ask(runtime, author, question, key or f"explain:{runtime.run.state.seq}")
     told = ev.Explained(question=question, answer=text)
     if told not in runtime.run.state.explanations:
         runtime.run.emit(told)

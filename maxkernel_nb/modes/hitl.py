@@ -80,7 +80,9 @@ class _Session:
             )
             try:
                 work = await self._do(work, given)
-            except (ModelError, Declined) as error:  # the person chooses again
+            except (ModelError, Declined, BudgetExceeded) as error:  # the person chooses again
+                if self.runtime.settings.policy != "ask" and isinstance(error, BudgetExceeded):
+                    raise
                 self.runtime.note(f"{given.choice}: {error}", "warning")
                 if self.runtime.settings.policy != "ask":
                     return
@@ -241,6 +243,8 @@ class _Session:
         return None if plan is None else await self.write(plan)
 
     async def _ask(self, work: _Work, text: str) -> _Work:
+        if not text.strip():
+            raise Declined("write your question with it.")
         await explain(self.runtime, text, f"explain:next:{self.turns}")
         return work
 

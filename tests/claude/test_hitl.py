@@ -7,6 +7,7 @@ from engine_bench import TIMES, TunableAuthor
 
 from maxkernel_nb import api
 from maxkernel_nb.authors.fake import ScriptedAuthor
+from maxkernel_nb.budget import Budget
 from maxkernel_nb.errors import ApprovalRequired, UsageError
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.journal import Journal, read_events
@@ -119,6 +120,73 @@ def test_handing_over_to_auto_and_coming_back_with_its_best(bench, serve, claude
     assert run.state.speedup == 2.5 and run.state.control == "person"
     assert run.state.best in run.state.open_question.text
     assert any("nothing left" in n.text for n in run.state.notes)
+
+
+def test_taking_back_asks_the_person_after_the_round_in_flight(bench, serve, claude):
+    import threading
+
+    reached, gate = threading.Event(), threading.Event()
+
+    def attacking(body):
+        reached.set()
+        gate.wait(20)
+        return call("submit_attack", bottleneck="memory", plan={"strategy": "better", "summary": "half the bytes"})
+
+    server = serve(Script(planner=plan("x"), implementer=[kernel(GOOD), kernel(FASTER)], profiler=attacking))
+    run = bench.run(claude(server, rounds=9), mode_name="hitl")
+    for choice in ("approve", "approve", "judge"):
+        run.wait(30)
+        answer(run, choice)
+    seen = len(run.wait(30).state.questions)
+    run.answer("auto")
+    assert reached.wait(20) and run.state.control == "auto"
+    run.take_back()
+    gate.set()
+    with run._changed:
+        assert run._changed.wait_for(lambda: len(run.state.questions) > seen, 30)
+    assert run.state.control == "person" and run.state.speedup == 2.5
+    assert sum(r.get("messages", [{}])[0]["content"][1]["text"].startswith("You are the profiler")
+               for r in server.requests) == 1
+    assert any("handed back" in n.text for n in run.state.notes)
+    with pytest.raises(UsageError, match="nothing to take back"):
+        run.take_back()
+
+
+def test_without_money_a_person_still_works_by_hand(bench, serve, claude):
+    server = serve(Script(planner=plan("x"), implementer=kernel(WRONG)))
+    run = bench.run(claude(server), mode_name="hitl", budget=Budget(calls=2))
+    for choice in ("approve", "approve", "judge", "repair"):
+        run.wait(30)
+        answer(run, choice)
+    assert asked(run, "What next?") and "2 calls is used up" in run.state.notes[-1].text
+    answer(run, "edit", GOOD)
+    answer(run, "judge")
+    assert run.state.speedup == 2.0
+    answer(run, "finish")
+    assert run.state.open_proposal is not None and len(server.requests) == 2
+
+
+def test_two_questions_at_once_get_an_answer_each_and_an_impossible_one_says_why(bench, serve, claude):
+    def explain(body):
+        said = body["messages"][0]["content"][1]["text"]
+        return call("submit_answer", text="fast memory" if "VMEM" in said else "slow memory")
+
+    server = serve(Script(planner=plan("x"), implementer=kernel(GOOD), explainer=explain))
+    run = bench.run(claude(server), mode_name="hitl")
+    asked(run, "Approve this plan?")
+    run.ask("What is VMEM?")
+    run.ask("What is HBM?")
+    with run._changed:
+        assert run._changed.wait_for(lambda: len(run.state.explanations) == 2, 20)
+    assert {(x.question, x.answer) for x in run.state.explanations} == {
+        ("What is VMEM?", "fast memory"), ("What is HBM?", "slow memory")}
+    with pytest.raises(UsageError, match="question is empty"):
+        run.ask("  ")
+    run.pause()
+    with run._changed:
+        assert run._changed.wait_for(lambda: run.state.status == "paused", 20)
+    with pytest.raises(UsageError, match="unpause"):
+        run.ask("And now?")
 
 
 def test_the_agent_may_ask_the_person(bench, serve, claude):
