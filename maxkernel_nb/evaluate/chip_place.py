@@ -231,7 +231,10 @@ def environment(owned: Ownership, number: int) -> dict[str, str]:
     """What the worker of one device sees: that device alone, and no other platform."""
     if owned.rehearsal or owned.platform != "tpu":
         # One thread: several would wait for each other whenever something else runs on this machine.
-        return {"JAX_PLATFORMS": "cpu", "NPROC": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+        return {
+            "JAX_PLATFORMS": "cpu", "NPROC": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+            "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",
+        }  # fmt: skip
     passed = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     alone = {
         "TPU_VISIBLE_CHIPS": str(number), "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1", "TPU_PROCESS_BOUNDS": "1,1,1",

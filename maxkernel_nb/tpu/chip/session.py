@@ -23,7 +23,7 @@ SIDES = (REFERENCE, CANDIDATE)
 ROWS = 64  # of each output, compared with the oracle and after timed runs
 WHOLE_BYTES = 256 << 20  # outputs up to this size are compared element by element
 SLOPE_S, SLOPE_MOST, SLOPE_BYTES = 0.05, 16, 512 << 20
-PREEMPTED, PREEMPTED_MS = 0.1, 0.05  # share of a run, and ms more, that the CPU may have been away
+PREEMPTED, PREEMPTED_MS = 0.1, 0.02  # share of a run, and ms more, that the CPU may have been away
 Draw = Callable[[int], list[np.ndarray]]
 
 
@@ -144,17 +144,17 @@ class Session:
         order = [list(self._rng.permutation(SIDES)) for _ in range(pairs)]
         ran = [side for pair in order for side in pair]
         walls: list[float] = []
-        taken: list[bool] = []
+        used: list[float] = []
         last: tuple[int, Any] | None = None
         began = time.monotonic()
         try:
             with recording() as made:
                 for side in ran:
                     number = self._next_set()
-                    started, used = time.perf_counter(), time.process_time()
+                    started, worked = time.perf_counter(), time.process_time()
                     outputs = self._run(side, number)
                     walls.append((time.perf_counter() - started) * 1e3)
-                    taken.append(self._taken(walls[-1], (time.process_time() - used) * 1e3))
+                    used.append((time.process_time() - worked) * 1e3)
                     if side == CANDIDATE:
                         _delete(last[1] if last else [])
                         last = (number, outputs)
@@ -170,13 +170,15 @@ class Session:
             device = self._times(made.raw, ran)
         except trace.Disturbed as why:
             return {"pairs": [], "walls": [], "kept": [], "disturbed": str(why), "seconds": seconds, "wrong": wrong}
+        taken = [self._taken(ms, mine) for ms, mine in zip(device, used, strict=True)]
         kept = [not any(taken[2 * n : 2 * n + 2]) for n in range(pairs)]
         times = {"pairs": _paired(order, device), "walls": _paired(order, walls), "kept": kept}
         return {**times, "disturbed": "", "seconds": seconds, "wrong": wrong}
 
-    def _taken(self, wall: float, used: float) -> bool:
-        """Where the CPU plays the chip, another process may have had it meanwhile: then the run says nothing."""
-        return self.place.device.platform == "cpu" and wall - used > PREEMPTED * wall + PREEMPTED_MS
+    def _taken(self, ms: float, used: float) -> bool:
+        """Where the CPU plays the chip, another process may have had it meanwhile: then the run took longer than the
+        processor worked for us, and says nothing."""
+        return self.place.device.platform == "cpu" and ms - used > PREEMPTED * ms + PREEMPTED_MS
 
     def _left(self, why: str, began: float, last: tuple[int, Any] | None) -> dict[str, Any]:
         _delete(last[1] if last else [])
@@ -203,39 +205,49 @@ class Session:
                 return "An output of a timed run differs from the same program's output on the same inputs."
         return ""
 
-    def slope(self, side: str, ms: float) -> float:
-        """Milliseconds that each further run takes when runs are sent without waiting for one another."""
-        program = self.programs[side]
-        room = max(1, SLOPE_BYTES // max(program.output_bytes, 1))
-        runs = int(np.clip(SLOPE_S * 1e3 / max(ms, 1e-3), 1, min(SLOPE_MOST, room)))
-        once, twice = self._sent(side, runs), self._sent(side, 2 * runs)
-        return (twice - once) / runs
+    def slope(self, ms: dict[str, float], tries: int) -> dict[str, float]:
+        """Milliseconds that each further run takes when runs are sent without waiting for one another, by side:
+        ``(t(2N) - t(N)) / N`` from the least times of a few tries, the sides in turn."""
+        runs = {side: self._runs(side, ms[side]) for side in SIDES}
+        least = {(side, n): float("inf") for side in SIDES for n in (1, 2)}
+        for _ in range(tries):
+            for side, n in least:
+                least[side, n] = min(least[side, n], self._sent(side, n * runs[side]))
+        return {side: (least[side, 2] - least[side, 1]) / runs[side] for side in SIDES}
+
+    def _runs(self, side: str, ms: float) -> int:
+        room = max(1, SLOPE_BYTES // max(self.programs[side].output_bytes, 1))
+        return int(np.clip(SLOPE_S * 1e3 / max(ms, 1e-3), 1, min(SLOPE_MOST, room)))
 
     def _sent(self, side: str, runs: int) -> float:
         import jax
 
         program, kept = self.programs[side], []
         with self._allowed():
-            started = time.perf_counter()
+            started = self._clock()
             for _ in range(runs):
                 kept.append(program.call(*self._sets[self._next_set()]))
             jax.block_until_ready(kept)
-            took = time.perf_counter() - started
+            took = self._clock() - started
         _delete(kept)
         return took * 1e3
 
+    def _clock(self) -> float:
+        """Seconds. Where the CPU plays the chip, those in which it worked for us."""
+        return time.process_time() if self.place.device.platform == "cpu" else time.perf_counter()
+
     def overhead(self) -> float:
-        """Milliseconds that sending an empty program takes, the least of a few."""
+        """Milliseconds that sending a program takes which has the same inputs and does nothing: the least of a few."""
         import jax
 
-        empty = jax.jit(lambda x: x + 1)
-        one = jax.device_put(np.float32(0), self.place.device)
-        empty(one).block_until_ready()
+        inputs = self._sets[0]
+        nothing = jax.jit(lambda *arrays: [np.float32(0)], keep_unused=True).lower(*inputs).compile()
+        jax.block_until_ready(nothing(*inputs))
         found = []
-        for _ in range(5):
-            started = time.perf_counter()
-            jax.block_until_ready([empty(one) for _ in range(20)])
-            found.append((time.perf_counter() - started) * 1e3 / 20)
+        for _ in range(10):
+            started = self._clock()
+            jax.block_until_ready([nothing(*inputs) for _ in range(10)])
+            found.append((self._clock() - started) * 1e3 / 10)
         return min(found)
 
     # -- where the time goes -----------------------------------------------------------------------------------------
