@@ -78,11 +78,11 @@ class Graph:
         self.edges[edge.draw] = edge
         if candidate is None:
             return
-        known = self.nodes.get(candidate.id)
+        known = self.nodes.get(edge.candidate)
         if known is not None:
             known.found += 1
             return
-        self.place(Node(id=candidate.id, draw=edge.draw, how=edge.how, family=edge.family, lineage=edge.lineage,
+        self.place(Node(id=edge.candidate, draw=edge.draw, how=edge.how, family=edge.family, lineage=edge.lineage,
                         params=candidate.params, parents=edge.parents, idea=edge.idea, bound_ms=candidate.bound_ms))
 
     def place(self, node: Node) -> None:

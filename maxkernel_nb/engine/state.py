@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
@@ -16,7 +17,6 @@ from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
-
 
 _MANY = 1000  # events worth a pause of the garbage collector
 
@@ -135,7 +135,10 @@ def fold(events: Iterable[AnyEvent], state: RunState | None = None) -> RunState:
     with no_collections() if many else contextlib.nullcontext():
         for event in events:
             draft.take(_apply(event, draft))  # type: ignore[arg-type]  # a draft reads like the state it becomes
-        return draft.state()
+        made = draft.state()
+    if many and gc.isenabled():
+        gc.collect()  # now, not in the middle of drawing the panel
+    return made
 
 
 class _Draft:

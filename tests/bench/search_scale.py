@@ -80,14 +80,16 @@ def measure(nodes):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         events, read_s = timed(lambda: read_events(Path(root)))
         state, fold_s = timed(lambda: fold(events))
+        count = len(events)
+        del events  # as whoever opens a recorded run: the state alone is kept
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        graph, graph_s = timed(lambda: graph_of(state))
         data, panel_s = timed(lambda: fit(document(state)))
+        graph, graph_s = timed(lambda: graph_of(state))
         node = fit_node(node_view(state, graph.best))
         _, more_s = timed(lambda: fold([ev.Noted(text="one more")], state))
         step, step_s = timed(lambda: fold(list(draw(nodes, None)), state))
     assert len(graph.nodes) == nodes and step.seq > state.seq
-    return {"events": len(events), "read_s": read_s, "fold_s": fold_s, "graph_s": graph_s, "panel_s": panel_s,
+    return {"events": count, "read_s": read_s, "fold_s": fold_s, "graph_s": graph_s, "panel_s": panel_s,
             "message_kb": size(data) / 1e3, "node_kb": size(node) / 1e3, "memory_mb": (after - before) / 1e3,
             "one_event_ms": more_s * 1e3, "one_draw_ms": step_s * 1e3}
 

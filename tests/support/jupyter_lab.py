@@ -41,7 +41,7 @@ class LabServer:
              f"--{'LabApp' if app == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True",
              f"--YDocExtension.disable_rtc={not together}",
              f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"],
-            env=_environment(folder), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env=_environment(folder), cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
             start_new_session=True,
         )
         self._ready = threading.Event()

@@ -14,7 +14,7 @@ from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.modes.search.ideas import neighbours
 
 DATA = Path(__file__).parents[1] / "search" / "data"
-NAMES = ("attention", "long_k", "matmul_gelu")
+NAMES = ("long_k", "matmul_gelu", "wide_n", "attention")
 FAMILY = "recorded"
 
 
