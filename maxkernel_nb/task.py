@@ -22,10 +22,11 @@ class Draw(Value):
     """How one argument's values are drawn from a seed.
 
     ``normal``: ``mean + std * N(0, 1)``; ``integers``: uniform in ``[low, high)``; ``bernoulli``: True with
-    probability ``mean``; ``constant``: every element is ``mean``.
+    probability ``mean``; ``constant``: every element is ``mean``. Integers that fit together: ``permutation`` of
+    ``0..n-1``; ``sorted`` from ``low`` to ``high - 1``, both there; ``partition``: none negative, summing to ``high``.
     """
 
-    kind: Literal["normal", "integers", "bernoulli", "constant"] = "normal"
+    kind: Literal["normal", "integers", "bernoulli", "constant", "permutation", "sorted", "partition"] = "normal"
     mean: float = 0.0
     std: float = 1.0
     low: int = 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import ArgSpec, Case
+from maxkernel_nb.tasks.draws import fitted
 from maxkernel_nb.tasks.makers import make_arrays
 from maxkernel_nb.values import content_hash
 
@@ -61,6 +62,8 @@ def _values(spec: ArgSpec, rng: np.random.Generator) -> np.ndarray:
             return rng.random(size) < how.mean
         case "constant":
             return np.full(size, how.mean)
+        case _:
+            return fitted(how, size, rng)
 
 
 def _entropy(spec: ArgSpec, case: str, seed: int) -> int:

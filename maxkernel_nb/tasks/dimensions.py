@@ -56,11 +56,12 @@ def resize(args: Sequence[ArgSpec], sizes: Mapping[int, int]) -> tuple[ArgSpec, 
 
 def _resized_draw(arg: ArgSpec, sizes: Mapping[int, int]) -> Draw:
     draw = arg.draw
-    if draw.kind != "integers" or draw.low < 0 or arg.dtype in ("int4", "uint4", "int8", "uint8"):
+    bounded = draw.kind in ("integers", "sorted", "partition") and draw.low >= 0
+    if not bounded or arg.dtype in ("int4", "uint4", "int8", "uint8"):
         return draw
     if draw.high in sizes:
         high = sizes[draw.high]
-    elif draw.low > 0 and draw.high - 1 in sizes:  # a length: at least one, at most the dimension
+    elif (draw.low > 0 or draw.kind == "sorted") and draw.high - 1 in sizes:  # a length or an offset: at most that
         high = sizes[draw.high - 1] + 1
     else:
         return draw

@@ -56,6 +56,53 @@ def snap_to_dimension(draw: Draw, dimensions: Sequence[int]) -> Draw:
     return draw.model_copy(update={"low": low, "high": min(near)})
 
 
+def fitted_draw(samples: Sequence[np.ndarray[Any, Any]], draw: Draw) -> Draw:
+    """``draw``, or how to draw an integer vector whose elements fit together as they do in every one of ``samples``.
+
+    A partition is only a guess until ``settled`` has seen the dimensions of the other arguments.
+    """
+    found = [_fitted_draw(np.asarray(s), draw) for s in samples] or [draw]
+    kinds = {f.kind for f in found}
+    if len(kinds) != 1 or (found[0].kind == "partition" and len({f.high for f in found}) > 1):
+        return draw
+    return found[0].model_copy(update={"low": min(f.low for f in found), "high": max(f.high for f in found)})
+
+
+def _fitted_draw(values: np.ndarray[Any, Any], draw: Draw) -> Draw:
+    if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iu" or values.size > SAMPLE:
+        return draw
+    wide = values.astype(np.int64)
+    if np.array_equal(np.sort(wide), np.arange(wide.size)):
+        return Draw(kind="permutation", low=0, high=wide.size)
+    if is_structured(wide):
+        return Draw(kind="sorted", low=int(wide[0]), high=int(wide[-1]) + 1)
+    if wide.min() >= 0 and wide.sum() > wide.max():
+        return Draw(kind="partition", low=draw.low, mean=draw.high, high=int(wide.sum()))
+    return draw
+
+
+def settled(draw: Draw, dimensions: Sequence[int]) -> Draw:
+    """A guessed partition stays one when its sum is a dimension: group sizes add up to the rows they divide."""
+    if draw.kind != "partition":
+        return snap_to_dimension(draw, dimensions)
+    if draw.high in dimensions:
+        return Draw(kind="partition", high=draw.high)
+    return snap_to_dimension(Draw(kind="integers", low=draw.low, high=int(draw.mean)), dimensions)
+
+
+def fitted(draw: Draw, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Values of the kinds whose elements fit together, each row (last axis) by itself."""
+    if draw.kind == "permutation":
+        return rng.permuted(np.broadcast_to(np.arange(size[-1]), size), axis=-1)
+    if draw.kind == "sorted":
+        values = np.sort(rng.integers(draw.low, max(draw.high, draw.low + 1), size), axis=-1)
+        values[..., 0], values[..., -1] = draw.low, max(draw.high - 1, draw.low)
+        return values
+    cuts = np.sort(rng.integers(0, draw.high + 1, (*size[:-1], size[-1] - 1)), axis=-1)
+    ends = np.zeros((*size[:-1], 1), np.int64)
+    return np.diff(np.concatenate([ends, cuts, ends + draw.high], axis=-1), axis=-1)
+
+
 def is_structured(samples: np.ndarray[Any, Any]) -> bool:
     """True for a sorted integer vector (offsets, segment ids): uniform draws do not keep that."""
     return samples.size > 2 and bool(np.all(np.diff(samples.astype(np.int64)) >= 0)) and samples[0] != samples[-1]

@@ -15,7 +15,7 @@ import numpy as np
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.task import ArgSpec
 from maxkernel_nb.tasks import generators
-from maxkernel_nb.tasks.draws import draw_like, is_structured, sample_of, snap_to_dimension
+from maxkernel_nb.tasks.draws import draw_like, fitted_draw, sample_of, settled
 from maxkernel_nb.tasks.shapes import EXAMPLE, default_draw, parse_shapes
 
 __all__ = ["ResolvedInputs", "describe", "parse_shapes", "resolve_inputs"]
@@ -80,7 +80,7 @@ def resolve_inputs(
             "that makes them."
         )
     dimensions = sorted({d for a in args for d in a.shape if d > 2})
-    snapped = tuple(a.model_copy(update={"draw": snap_to_dimension(a.draw, dimensions)}) for a in args)
+    snapped = tuple(a.model_copy(update={"draw": settled(a.draw, dimensions)}) for a in args)
     origin = ", ".join(dict.fromkeys(found.origins[a.name] for a in args if a.name in found.origins)) or "defaults"
     return ResolvedInputs(snapped, constants, origin, tuple(found.notes))
 
@@ -93,6 +93,8 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
         return value
     if isinstance(value, generators.Sampled):
         draw = draw_like(value.samples, value.dtype) if value.samples else default_draw(value.dtype)
+        if len(value.shape) == 1 and all(s.size == value.shape[0] for s in value.samples):
+            draw = fitted_draw(value.samples, draw)
         if not value.samples and notes is not None:
             notes.append(f"The values of {name!r} are too many to make and not sampled; {draw.kind} ones serve.")
         return ArgSpec(name=name, shape=value.shape, dtype=value.dtype, draw=draw)
@@ -111,10 +113,8 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
         raise UsageError(f"Argument {name!r} has the empty shape {list(shape)}; pass one with elements.")
     samples = sample_of(value)
     bounds = (int(value.min()), int(value.max())) if "int" in dtype and dtype != "bool" else None
-    if bounds and len(shape) == 1 and is_structured(samples) and notes is not None:
-        span = f"[{bounds[0]}, {bounds[1]}]"
-        notes.append(f"Integer argument {name!r} is sorted; check inputs are drawn uniformly in {span}, unsorted.")
-    return ArgSpec(name=name, shape=shape, dtype=dtype, draw=draw_like([samples], dtype, bounds))
+    draw = draw_like([samples], dtype, bounds)
+    return ArgSpec(name=name, shape=shape, dtype=dtype, draw=fitted_draw([np.asarray(value)], draw) if bounds else draw)
 
 
 def is_array(value: Any) -> bool:

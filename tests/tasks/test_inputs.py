@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxkernel_nb.errors import UsageError
+from maxkernel_nb.evaluate.inputs import draw
+from maxkernel_nb.task import Case, CaseRole
 from maxkernel_nb.tasks import generators
 from maxkernel_nb.tasks.inputs import parse_shapes, resolve_inputs
 from maxkernel_nb.tasks.shapes import DTYPES
@@ -241,9 +243,27 @@ def test_a_generator_whose_shapes_vary_is_refused():
         resolve_inputs(lambda x: x, inputs=make)
 
 
-def test_sorted_offsets_are_noted_as_not_kept():
-    found = resolve_inputs(lambda x, ids: x, inputs=(np.ones((8, 8), np.float32), np.repeat([0, 1, 2], 4)))
-    assert any("'ids' is sorted" in note for note in found.notes)
+FITTED = {
+    "sorted": (np.repeat([0, 1, 2], 4), lambda v: (np.diff(v) >= 0).all() and v[0] == 0 and v[-1] == 2),
+    "permutation": (np.array([2, 0, 1, 3, 5, 4]), lambda v: sorted(v) == list(range(6))),
+    "partition": (np.array([3, 0, 1, 4]), lambda v: (v >= 0).all() and v.sum() == 8),
+}
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_integers_that_fit_together_are_drawn_so(kind):
+    values, holds = FITTED[kind]
+    found = resolve_inputs(lambda x, ids: x, inputs=(np.ones((8, 8), np.float32), values.astype(np.int32)))
+    ids = found.args[1]
+    assert ids.draw.kind == kind
+    case = Case(name="c", role=CaseRole.CHECK, args=found.args)
+    drawn = [draw(case, seed)[1] for seed in range(20)]
+    assert all(holds(v) for v in drawn) and any(not np.array_equal(v, drawn[0]) for v in drawn)
+
+
+def test_numbers_that_add_up_to_no_dimension_are_plain_integers():
+    found = resolve_inputs(lambda x, ids: x, inputs=(np.ones((8, 8), np.float32), np.array([3, 0, 1, 5])))
+    assert (found.args[1].draw.kind, found.args[1].draw.low, found.args[1].draw.high) == ("integers", 0, 6)
 
 
 def two(a, b, n=3):

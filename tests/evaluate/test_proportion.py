@@ -1,0 +1,105 @@
+"""The timing case's program held against the checked ones; the physical floor; controls; what is known."""
+
+import numpy as np
+import pytest
+
+from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.evaluate import controls
+from maxkernel_nb.evaluate.compile_gates import physical_floor
+from maxkernel_nb.evaluate.ground import Ground, Limits
+from maxkernel_nb.evaluate.known import KnownChecks, normal
+from maxkernel_nb.evaluate.proportion import difference
+from maxkernel_nb.evaluate.records import Records
+from maxkernel_nb.task import Candidate, Diagnostic, GateName, Outcome, Tolerance, Verdict
+
+WORKS = {"small": 1e6, "wide": 2e6, "timing": 1e9}
+
+
+def about(work, used=(0, 1), arithmetic=("add", "dot_general")):
+    return {"work": work, "used": list(used), "arithmetic": list(arithmetic)}
+
+
+CHECKED = {"small": about(1e6), "wide": about(4e6)}
+
+
+def compared(timing, checked=CHECKED):
+    return difference(timing, checked, WORKS, ("x", "b"), "timing")
+
+
+def test_a_program_that_grows_as_the_reference_does_is_the_same():
+    assert compared(about(1e9)) == ""
+    assert compared(about(5e8)) == "", "half of the work: a causal mask"
+    assert compared(about(1e6), {"small": about(1e3), "wide": about(2e3)}) == "", "algebra saves as much everywhere"
+    assert compared(about(1e9, arithmetic=("add", "dot_general", "exp"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("timing", "words"),
+    [(about(1e7), "0.01 of the reference's work"), (about(1e9, used=(0,)), "reads b"),
+     (about(1e9, arithmetic=("dot_general",)), "has a add")],
+)  # fmt: skip
+def test_a_program_that_leaves_out_work_at_full_size_is_refused(timing, words):
+    assert words in compared(timing) and "what is timed must be what was checked" in compared(timing)
+
+
+def test_the_floor_is_what_must_be_moved(bench):
+    facts = {"outputs": {"leaves": [{"shape": [512, 1024], "dtype": "float32", "weak_type": False}]}}
+    evaluator = bench.evaluator
+    ground = evaluator._ground(bench.double, Candidate(source="", entry="", author=""), (GateName.MODEL,))
+    ground.facts["timing"] = facts
+    milliseconds = bench.run(physical_floor(ground))
+    assert milliseconds == pytest.approx(512 * 1024 * 4 / 1640e9 * 1e3, rel=0.05)
+
+
+def test_controls_hold_for_a_right_comparison_and_void_a_broken_one(monkeypatch):
+    own = [np.linspace(-1, 1, 256, dtype=np.float32).reshape(2, 128)]
+    oracle = [o.astype(np.float64) for o in own]
+    controls.hold(own, oracle, Tolerance())
+    controls.hold(own, oracle, Tolerance(atol=1e9))
+    passes = controls.compare(own, own, oracle, Tolerance())
+    monkeypatch.setattr(controls, "compare", lambda *a: passes)
+    with pytest.raises(InfrastructureError, match="known wrong answer"):
+        controls.hold(own, oracle, Tolerance())
+
+
+def verdict(outcome=Outcome.PASS, kind=""):
+    told = (Diagnostic(kind=kind, message="m"),) if kind else ()
+    return Verdict(gate=GateName.CHECK, outcome=outcome, summary="s", case="small", diagnostics=told)
+
+
+def ground(bench, source="def kernel(x):\n    return x\n", fingerprint="f", **changes):
+    task = bench.double.model_copy(update=changes)
+    candidate = Candidate(source=source, entry="kernel", author="t")
+    made = Ground(task, candidate, (), None, bench.store, None, Limits())
+    made.facts["small"] = {"fingerprint": fingerprint}
+    return made
+
+
+def test_a_check_is_known_again_by_program_task_and_salt_only(bench, tmp_path):
+    from maxkernel_nb.store import ObjectStore
+
+    records = Records(ObjectStore(tmp_path))
+    KnownChecks(records).put(ground(bench), (verdict(),))
+    known = KnownChecks(records)  # another process
+    assert known.get(ground(bench)) == (verdict(),)
+    assert known.get(ground(bench, "def kernel(x):  # a note\n\n    return x\n")) == (verdict(),)
+    assert known.get(ground(bench, "def kernel(x):\n    return 2 * x\n")) is None
+    assert known.get(ground(bench, fingerprint="g")) is None
+    assert known.get(ground(bench, salt="other")) is None
+    assert known.get(ground(bench, seeds=(0,))) is None
+    assert known.get(ground(bench, tolerance=Tolerance(atol=1.0))) is None
+
+
+@pytest.mark.parametrize("made", [verdict(Outcome.INFRASTRUCTURE), verdict(Outcome.FAIL, "timeout"),
+                                  verdict(Outcome.FAIL, "crash")])  # fmt: skip
+def test_what_says_more_about_the_machine_is_not_kept(bench, tmp_path, made):
+    from maxkernel_nb.store import ObjectStore
+
+    known = KnownChecks(Records(ObjectStore(tmp_path)))
+    known.put(ground(bench), (verdict(), made))
+    assert known.get(ground(bench)) is None
+
+
+def test_comments_and_layout_do_not_make_another_kernel():
+    assert normal("x = 1  # one\n") == normal("x   =  1") != normal("x = 2")
+    assert normal("def (") == "def ("
