@@ -63,7 +63,8 @@ def _fold(sequence: list[int]) -> list[tuple[tuple[int, ...], int]]:
     at = 0
     while at < len(sequence):
         width, times = 1, 1
-        for w in range(1, LONGEST_CYCLE + 1):
+        ahead = sequence[at + 1 : at + 1 + LONGEST_CYCLE]
+        for w in (n for n, pattern in enumerate(ahead, start=1) if pattern == sequence[at]):
             n = _repeats(sequence, at, w)
             if n > 1 and w * n > width * times:
                 width, times = w, n

@@ -10,19 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from maxkernel_nb.tpu.chips import Chip
-from maxkernel_nb.tpu.emulate import (
-    GUARD_UNKNOWN,
-    REGION_UNKNOWN,
-    SIZE_UNKNOWN,
-    TRIPS_UNKNOWN,
-    WRITES,
-    Execution,
-    Guess,
-    execute,
-)
+from maxkernel_nb.tpu.emulate import WRITES, Execution, Guess, execute
 from maxkernel_nb.tpu.hlo import Instruction, Module
 from maxkernel_nb.tpu.pipeline import Trace, compress
 from maxkernel_nb.tpu.schedule import Program
+from maxkernel_nb.tpu.translate import GUARD_UNKNOWN, REGION_UNKNOWN, SIZE_UNKNOWN, TRIPS_UNKNOWN
 from maxkernel_nb.values import Value
 
 Kind = Literal["fusion", "pallas", "custom-call", "copy", "while", "other"]
