@@ -63,6 +63,15 @@ class MatmulMatch(Match):
     epilogue: Expression
 
     @property
+    def fold(self) -> int:
+        """The step that reduces a row at the very end, so that blocks of columns can be reduced one by one; or -1."""
+        return fold_of(self.epilogue) if self.whole_rows else -1
+
+    @property
+    def holds_rows(self) -> bool:
+        return self.whole_rows and self.fold < 0
+
+    @property
     def dots_dtype(self) -> str:
         sides = zip((self.lhs, self.rhs), self.narrowed, strict=True)
         pair = {"bfloat16" if narrow else self.dtypes[i] for i, narrow in sides}
@@ -75,7 +84,7 @@ class MatmulRecipe(Recipe):
     match_type = MatmulMatch
     limits = (
         "one product without batch dimensions, of two inputs as they are (nothing computed on them first)",
-        "reductions in the epilogue run over whole rows, so a row has to fit the VMEM",
+        "a row that is reduced and used again has to fit the VMEM; a reduction at the very end does not need that",
         "float32 and bfloat16 inputs",
     )
 
@@ -112,7 +121,7 @@ class MatmulRecipe(Recipe):
         area = {"full": bm * bn, "row": 8 * bn, "col": bm * 128, "scalar": 0}
         moving += sum(area[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         moving += area[match.out_kind] * itemsize(match.out_dtype)
-        accumulator = bm * bn * 4
+        accumulator = bm * bn * 4 + (bm * 512 if match.fold >= 0 else 0)
         # the product itself, and one f32 temporary of the epilogue that does not fit the registers
         temporaries = bm * bn * 4 * (3 if match.epilogue.steps else 1)
         return 2 * moving + accumulator + temporaries
@@ -148,7 +157,7 @@ class MatmulRecipe(Recipe):
                 algebra_text(match)
                 + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
-                + ("Reductions run along whole rows, so a block holds them whole. " if match.whole_rows else "")
+                + ("Reductions run along whole rows, so a block holds them whole. " if match.holds_rows else "")
                 + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on "
                 f"{chip.name} can take less than {bound.milliseconds(chip):.3f} ms."
             ),
@@ -170,10 +179,21 @@ class MatmulRecipe(Recipe):
         )
 
 
+def fold_of(epilogue: Expression) -> int:
+    """The place of the only reduction over rows, if what follows it needs nothing else of the product; else -1."""
+    places = [i for i, step in enumerate(epilogue.steps) if step.op.startswith("reduce_")]
+    if len(places) != 1:
+        return -1
+    before = {f"%{i}" for i in range(places[0])} | {"acc"}
+    wide = {f"@{i}" for i, leaf in enumerate(epilogue.leaves) if leaf.kind in ("full", "row")}
+    used = {argument for step in epilogue.steps[places[0] + 1 :] for argument in step.args} | {epilogue.result}
+    return -1 if used & (before | wide) else places[0]
+
+
 def block_shape(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, int]:
     """(rows, columns, depth) of one step on the timing case."""
     bm = min(params["BLOCK_M"], pad_up(match.m, 16))
-    bn = match.n if match.whole_rows else min(params["BLOCK_N"], pad_up(match.n, 128))
+    bn = match.n if match.holds_rows else min(params["BLOCK_N"], pad_up(match.n, 128))
     return bm, bn, min(params["BLOCK_K"], match.k)
 
 
@@ -188,7 +208,7 @@ def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
         "BLOCK_N": steps(match.n, 128, (256, 512, 1024, 2048)),
         "BLOCK_K": tuple(sorted({*depth, pad_up(match.k, 128)})),
     }
-    if match.whole_rows:
+    if match.holds_rows:
         del axes["BLOCK_N"]
     return axes
 
@@ -197,7 +217,7 @@ def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
     """Good first points, best first: whole depth saves accumulator traffic, wide blocks save HBM traffic."""
     axes = _axes(match)
     deepest = [k for k in axes["BLOCK_K"] if k <= 8192][::-1]
-    if match.whole_rows:
+    if match.holds_rows:
         shapes = [(m, 0) for m in (512, 256, 1024, 128)]
     else:
         shapes = [(1024, 512), (2048, 512), (512, 512), (1024, 1024), (2048, 1024), (256, 256)]
@@ -205,7 +225,7 @@ def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
     for k in (*deepest[:1], 2048, 1024, 256):
         for m, n in shapes:
             point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": _nearest(axes["BLOCK_K"], k)}
-            if not match.whole_rows:
+            if not match.holds_rows:
                 point["BLOCK_N"] = _nearest(axes["BLOCK_N"], n)
             if point not in points:
                 points.append(point)

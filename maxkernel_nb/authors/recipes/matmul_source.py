@@ -20,6 +20,13 @@ _RESERVED = {
 }
 
 
+def _after(argument: str, at: int) -> str:
+    """An argument of the steps after step ``at``, whose value they know as ``acc``."""
+    if not argument.startswith("%"):
+        return argument
+    return "acc" if int(argument[1:]) == at else f"%{int(argument[1:]) - at - 1}"
+
+
 _TURN_HELPER = '''
 def _turn(outer, inner, steps):
     """Inner blocks run forwards and backwards in turn, so that the block at each turn need not be fetched again."""
@@ -40,15 +47,17 @@ class _Module:
         self.match, self.params, self.blocks = match, params, blocks
         self.bound_text, self.vmem_limit = bound_text, vmem_limit
         self.whole_k = params["BLOCK_K"] >= match.k
-        self.whole_n = match.whole_rows
+        self.whole_n, self.folds = match.holds_rows, match.fold >= 0
         self.x, self.w = (match.signature.params[i] for i in (match.lhs, match.rhs))
         texts = " ".join(c.text for c in match.epilogue.constants)
         self.uses = {name for name in ("n", "k", "m") if re.search(rf"\b{name}\b", texts)}
         runs = [step.args[1] for step in match.epilogue.steps if step.op.startswith("run_")]
         self.run = match.epilogue.constants[int(runs[0][1:])].text if runs else ""
-        self.rows_outer = self._rows_outer()
+        self.rows_outer = self.folds or self._rows_outer()
         # with two axes the inner one can turn round at each outer step: the block at the turn is there already
-        self.snake = self.whole_k and not self.whole_n
+        self.snake = self.whole_k and not self.whole_n and not self.folds
+        if self.folds:
+            self.uses.add("n")
 
     def _rows_outer(self) -> bool:
         """With whole depth in a block, the outer axis' operand is read once; the other once per outer step."""
@@ -123,11 +132,47 @@ class _Module:
             names[f"@{i}"] = name
             load = f"{self.ref(leaf)}[0, 0]" if leaf.kind == "scalar" else f"{self.ref(leaf)}[...]"
             lines.append(f"{name} = {load}.astype(jnp.float32)")
+        if self.folds:
+            return [*lines, *self.folded(names, taken)]
         body, result = Lines(self.match.epilogue, names, taken).render()
         if result != product and not result.isidentifier():
             body.append(f"result = {result}")
             result = "result"
         return [*lines, *body, f"out_ref[...] = {self.shaped(result)}.astype(out_ref.dtype)"]
+
+    def folded(self, names: dict[str, str], taken: set[str]) -> list[str]:
+        """The block's share of each row's reduction, joined with what the blocks before it gave."""
+        epilogue, at = self.match.epilogue, self.match.fold
+        kind = epilogue.steps[at].op[7:]
+        first = epilogue.model_copy(update={"steps": epilogue.steps[:at], "result": epilogue.steps[at].args[0]})
+        later = [s.model_copy(update={"args": tuple(_after(a, at) for a in s.args)}) for s in epilogue.steps[at + 1 :]]
+        rest = epilogue.model_copy(update={"steps": tuple(later), "result": _after(epilogue.result, at)})
+        body, value = Lines(first, names, taken).render()
+        done, result = Lines(rest, {**names, "acc": "total"}, taken | {"total"}).render()
+        neutral = {"sum": "0.0", "max": "-jnp.inf", "min": "jnp.inf"}[kind]
+        result = result if result.isidentifier() else f"({result})"
+        joined_text = "total_ref[...] + share" if kind == "sum" else f"jnp.{kind}imum(total_ref[...], share)"
+        return [
+            *body,
+            f"value = {value}",
+            "if n % value.shape[1]:  # the last block reaches past the end of the rows",
+            "    column = jax.lax.broadcasted_iota(jnp.int32, value.shape, 1)",
+            f"    value = jnp.where(column < n - block * value.shape[1], value, {neutral})",
+            f"share = jnp.{kind}(value, axis=1, keepdims=True)",
+            "",
+            "@pl.when(block == 0)",
+            "def _first_block():",
+            "    total_ref[...] = share",
+            "",
+            "@pl.when(block > 0)",
+            "def _next_block():",
+            f"    total_ref[...] = {joined_text}",
+            "",
+            "@pl.when(block == blocks - 1)",
+            "def _last_block():",
+            "    total = total_ref[...]",
+            indent([*done, f"out_ref[...] = {result}.astype(out_ref.dtype)"]),
+        ]
 
     def shaped(self, result: str) -> str:
         return result if self.match.epilogue.result == "acc" or self.produces_block() else (
@@ -176,9 +221,12 @@ class _Module:
         refs = [f"{self.x}_ref", f"{self.w}_ref", *(self.ref(leaf) for leaf in match.epilogue.leaves), "out_ref"]
         if not self.whole_k:
             refs.append("acc_ref")
+        if self.folds:
+            refs.append("total_ref")
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
         head = f"def _kernel({', '.join(refs)}{', *, ' + ', '.join(statics) if statics else ''}):"
-        return head + "\n" + indent(self.whole_k_body() if self.whole_k else self.stepped_body())
+        start = ["block, blocks = pl.program_id(1), pl.num_programs(1)"] if self.folds else []
+        return head + "\n" + indent(start + self.whole_k_body() if self.whole_k else start + self.stepped_body())
 
     def whole_k_body(self) -> list[str]:
         return [f"product = {self.dot()}", *self.epilogue("product")]
@@ -322,7 +370,8 @@ class _Module:
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
         kernel = f"functools.partial(_kernel, {', '.join(f'{s}={s}' for s in statics)})" if statics else "_kernel"
         out_width = "n" if match.out_kind == "full" else "1"
-        semantics = ", ".join('"arbitrary"' if a == "d" else '"parallel"' for a in self.axes())
+        in_order = ("d", "j") if self.folds else ("d",)
+        semantics = ", ".join('"arbitrary"' if a in in_order else '"parallel"' for a in self.axes())
         if len(self.axes()) == 1:
             semantics += ","
         lines = [
@@ -332,8 +381,10 @@ class _Module:
             "in_specs=[", *(f"    {s}," for s in in_specs), "],",
             f"out_specs={spec[match.out_kind]},",
         ]
-        if not self.whole_k:
-            lines.append("scratch_shapes=[pltpu.VMEM((block_m, block_n), jnp.float32)],")
+        scratch = [] if self.whole_k else ["pltpu.VMEM((block_m, block_n), jnp.float32)"]
+        scratch += ["pltpu.VMEM((block_m, 1), jnp.float32)"] if self.folds else []
+        if scratch:
+            lines.append(f"scratch_shapes=[{', '.join(scratch)}],")
         lines += [
             "compiler_params=pltpu.CompilerParams(",
             f"    dimension_semantics=({semantics}), vmem_limit_bytes=VMEM_LIMIT",
