@@ -52,7 +52,8 @@ def worker():
 
 
 @pytest.fixture
-def kernel():
+def kernel(worker):
+    worker.places[0].end("this process is to have the device")
     place = KernelPlace(owned("kernel"), 0, Quiet())
     fleet = Fleet(place.ownership, [place])
     yield fleet

@@ -27,6 +27,7 @@ from maxkernel_nb.tpu.chip.quiet import LONGEST_WAIT_S, Quiet
 
 pytestmark = pytest.mark.slow
 SHORT = ChipLimits(first_s=4.0)
+OTHER = 5  # a device beside the one that the other tests keep a worker on
 
 
 def owned(**changed):
@@ -55,7 +56,7 @@ def alone():
         fleet.close()
 
 
-def free(name="cpu0"):
+def free(name=f"cpu{OTHER}"):
     return lease.holder(name) is None
 
 
@@ -79,7 +80,7 @@ def test_the_whole_path(owner, store, ground, measure, request):
 
 def test_a_rehearsal_is_never_taken_for_a_measurement(alone, ground, measure):
     """Its kernel is what a candidate's worker lowered for the CPU; here the gate is told that nobody can."""
-    gate = ChipGate(alone(WorkerPlace(owned(rehearsal=True), 0)))
+    gate = ChipGate(alone(WorkerPlace(owned(rehearsal=True), OTHER)))
     verdict = gate._declined("nothing", 0.0)
     assert verdict.variant == "rehearsal on the CPU"
     assert Assessment(candidate="c", verdicts=(verdict.model_copy(
@@ -97,7 +98,7 @@ def test_wrong_values_at_full_size_fail(candidate, said, worker, ground, measure
 
 
 def test_a_program_that_hangs_ends_its_lease_and_the_run_goes_on(alone, ground, measure):
-    fleet = alone(WorkerPlace(owned(), 0))
+    fleet = alone(WorkerPlace(owned(), OTHER))
     [verdict] = measure(fleet, ground(programs.forever), limits=SHORT)
     assert verdict.outcome is Outcome.FAIL and verdict.diagnostics[0].kind == "hang"
     assert fleet.places[0].worker is None and free()
@@ -105,7 +106,7 @@ def test_a_program_that_hangs_ends_its_lease_and_the_run_goes_on(alone, ground, 
 
 
 def test_a_reference_that_hangs_is_not_blamed_on_the_candidate(alone, ground, measure):
-    [verdict] = measure(alone(WorkerPlace(owned(), 0)), ground(programs.products(4), programs.forever), limits=SHORT)
+    [verdict] = measure(alone(WorkerPlace(owned(), OTHER)), ground(programs.products(4), programs.forever), limits=SHORT)
     assert verdict.outcome is Outcome.DECLINED and "stay modelled" in verdict.summary
 
 
@@ -123,7 +124,7 @@ class Killed(WorkerPlace):
 
 
 def test_a_program_that_aborts_its_worker_twice_fails(alone, ground, measure):
-    place = Killed(owned(), 0)
+    place = Killed(owned(), OTHER)
     place.times = 2
     [verdict] = measure(alone(place), ground(programs.forever))
     assert verdict.outcome is Outcome.FAIL and verdict.diagnostics[0].kind == "crash"
@@ -144,7 +145,8 @@ def test_a_lease_held_by_another_process_is_explained(worker, ground, measure):
     assert measure(worker, ground(programs.products(4)))[-1].outcome is Outcome.PASS  # a stale lock is taken over
 
 
-def test_a_cell_that_begins_while_measuring_waits_for_one_run_only(alone, ground):
+def test_a_cell_that_begins_while_measuring_waits_for_one_run_only(alone, ground, worker):
+    worker.places[0].end("this process is to have the device")
     quiet = Quiet()
     waited, at_work = [], []
 
@@ -177,7 +179,7 @@ def test_a_cell_that_begins_while_measuring_waits_for_one_run_only(alone, ground
 
 
 def test_a_measurement_that_is_stopped_frees_the_chip(alone, ground, measure):
-    fleet = alone(WorkerPlace(owned(), 0))
+    fleet = alone(WorkerPlace(owned(), OTHER))
 
     async def stopped():
         async def all_of_it():
@@ -196,7 +198,7 @@ def test_a_measurement_that_is_stopped_frees_the_chip(alone, ground, measure):
 
 
 def test_memory_that_does_not_suffice_says_what_was_needed(alone, ground, measure):
-    [verdict] = measure(alone(WorkerPlace(owned(), 0, {LIMIT: "60000"})), ground(programs.products(4)))
+    [verdict] = measure(alone(WorkerPlace(owned(), OTHER, {LIMIT: "60000"})), ground(programs.products(4)))
     assert verdict.outcome is Outcome.DECLINED and "Measuring needs" in verdict.summary
     assert verdict.numbers["needed_bytes"] > verdict.numbers["free_bytes"] == 60000
 
@@ -213,7 +215,7 @@ def test_the_notebooks_own_arrays_are_left_alone(kernel, ground, measure):
 
 
 def test_another_chip_than_the_tasks_is_declined(alone, ground, measure):
-    [verdict] = measure(alone(WorkerPlace(owned(chip="v5e"), 0)), ground(programs.products(4)))
+    [verdict] = measure(alone(WorkerPlace(owned(chip="v5e"), OTHER)), ground(programs.products(4)))
     assert verdict.outcome is Outcome.DECLINED and "is a v5e and the task is for v6e" in verdict.summary
 
 
@@ -228,7 +230,7 @@ class Lying(WorkerPlace):
 
 
 def test_clocks_that_disagree_give_no_figure(alone, ground, measure):
-    verdict = measure(alone(Lying(owned(), 0)), ground(programs.products(4)))[-1]
+    verdict = measure(alone(Lying(owned(), OTHER)), ground(programs.products(4)))[-1]
     assert verdict.outcome is Outcome.DECLINED and "clocks disagree" in verdict.summary
     assert "measured_ms" not in verdict.numbers
 
@@ -275,7 +277,7 @@ def test_a_hang_in_the_notebooks_own_process_loses_the_chip_but_not_the_notebook
 
 def test_a_lease_goes_back_after_a_minute_without_work(alone, monkeypatch):
     monkeypatch.setattr("maxkernel_nb.evaluate.chip_place.IDLE_S", 0.05)
-    fleet = alone(WorkerPlace(owned(), 0))
+    fleet = alone(WorkerPlace(owned(), OTHER))
 
     async def briefly():
         async with fleet.place() as place:
@@ -289,4 +291,4 @@ def test_a_lease_goes_back_after_a_minute_without_work(alone, monkeypatch):
             break
         waited.wait(0.05)
     assert free() and fleet.places[0].worker is None
-    Lease.take("cpu0", "somebody else").release()
+    Lease.take(f"cpu{OTHER}", "somebody else").release()

@@ -184,16 +184,16 @@ def modelled(compute, memory_ms):
 
 
 def test_pairs_measured_here_fit_the_model_and_it_says_so(tmp_path):
-    true_share = 0.70  # of this pretended machine
+    true_speed = 0.80  # of this pretended machine
     for n in range(6):
         p = modelled(0.5 if n % 2 else 3.0, 1.0 + n / 10)
-        real = max(p.ops[0].compute_ms, p.ops[0].memory_ms * refit.BEFORE / true_share)
+        real = max(p.ops[0].compute_ms, p.ops[0].memory_ms * refit.BEFORE / true_speed)
         refit.record(refit.pair(f"program {n}", p, real), tmp_path)
     found = refit.active("v6e", "1", "2", tmp_path)
-    assert found.share == pytest.approx(true_share, abs=0.011) and found.pairs == 6
+    assert found.speed == pytest.approx(true_speed, abs=0.011) and found.pairs == 6
     assert found.after_pct < 2 < found.before_pct
     after = refit.corrected(modelled(0.5, 1.0), found)
-    assert after.modelled_ms == pytest.approx(refit.BEFORE / found.share)
+    assert after.modelled_ms == pytest.approx(refit.BEFORE / found.speed)
     assert "measured on this machine" in after.notes[-1] and after.error_pct < 12
 
 

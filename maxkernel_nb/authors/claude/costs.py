@@ -32,9 +32,10 @@ class CostTable(Value):
 def cost_table(state: RunState) -> CostTable:
     agents: dict[str, list[ModelCall]] = defaultdict(list)
     rounds: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in state.calls:
+    names = _persons_rounds(state) if state.mode == "hitl" else [_round_of(call.key) for call in state.calls]
+    for call, name in zip(state.calls, names, strict=True):
         agents[call.role].append(call)
-        rounds[_round_of(call.key)].append(call)
+        rounds[name].append(call)
     return CostTable(
         total=_line("all", list(state.calls)), by_agent=tuple(_line(n, c) for n, c in sorted(agents.items())),
         by_round=tuple(_line(n, c) for n, c in sorted(rounds.items(), key=lambda item: _natural(item[0]))),
@@ -50,6 +51,17 @@ def _round_of(key: str) -> str:
     if match[1] == "repair" and match[2] and not match[3]:  # repair:1 belongs to the first round
         return "round 1"
     return f"round {match[2] or 1}"
+
+
+def _persons_rounds(state: RunState) -> list[str]:
+    """A person's steps are numbered by their answers; there, a round begins with each reading of the profile."""
+    attacks: list[str] = []
+    names = []
+    for call in state.calls:
+        if call.key.startswith("attack") and call.key not in attacks:
+            attacks.append(call.key)
+        names.append("aside" if _round_of(call.key) == "aside" else f"round {len(attacks) + 1}")
+    return names
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -1,7 +1,8 @@
 """The time model fitted to this machine: pairs of modelled and measured times, and the one constant they give.
 
-The model has one fitted constant, the share of the peak HBM bandwidth that streams reach. From at least four programs
-that were modelled and measured here with the same compiler, that share is fitted anew; what follows is still modelled.
+What a published figure cannot say of this machine is how fast its HBM is. From at least four programs that were
+modelled and measured here with the same compiler, its speed is fitted, relative to what the model assumes; what follows
+is still modelled.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
 FEWEST, MOST = 4, 200
-BEFORE = 0.87  # what the model was fitted to without a chip (tpu/model.py)
-SHARES = tuple(round(0.40 + 0.01 * n, 2) for n in range(61))
+BEFORE = 1.0  # HBM as fast as the model assumes (tpu/constants.py)
+SPEEDS = tuple(round(0.50 + 0.01 * n, 2) for n in range(91))
 
 
 class Pair(Value):
-    """One program: compute and HBM milliseconds of its ops as modelled (at ``BEFORE``), and what was measured."""
+    """One program: compute and HBM milliseconds of its ops as modelled, and what was measured."""
 
     program: str
     chip: str
@@ -35,10 +36,10 @@ class Pair(Value):
 
 
 class Fit(Value):
-    """``share`` of peak HBM bandwidth. Errors are medians of ``|modelled / measured - 1|`` in percent over the pairs;
-    ``after`` leaves out the pair that it judges."""
+    """``speed`` of HBM, relative to the model's. Errors are medians of ``|modelled / measured - 1|`` over the pairs, in
+    percent; ``after`` leaves out the pair that it judges."""
 
-    share: float
+    speed: float
     pairs: int
     before_pct: float
     after_pct: float
@@ -78,7 +79,7 @@ def record(new: Pair, where: Path | None = None) -> None:
 
 
 def fit(known: Sequence[Pair]) -> Fit | None:
-    """None from too few pairs, or when the fitted share is no better on pairs it has not seen."""
+    """None from too few pairs, or when the fitted speed is no better on pairs it has not seen."""
     usable = [p for p in known if p.measured_ms > 0 and p.modelled_ms > 0]
     if len(usable) < FEWEST:
         return None
@@ -86,26 +87,26 @@ def fit(known: Sequence[Pair]) -> Fit | None:
     after = _median([_error(p, _best([q for q in usable if q is not p])) for p in usable])
     if after >= before:
         return None
-    return Fit(share=_best(usable), pairs=len(usable), before_pct=100 * before, after_pct=100 * after)
+    return Fit(speed=_best(usable), pairs=len(usable), before_pct=100 * before, after_pct=100 * after)
 
 
 def _best(known: Sequence[Pair]) -> float:
-    return min(SHARES, key=lambda share: sum(abs(math.log1p(_signed(p, share))) for p in known))
+    return min(SPEEDS, key=lambda speed: sum(abs(math.log1p(_signed(p, speed))) for p in known))
 
 
-def _scale(compute: Sequence[float], memory: Sequence[float], modelled: float, share: float) -> float:
-    """Modelled ms at another share: the ops' longer halves are scaled; what the pipeline added to them stays."""
+def _scale(compute: Sequence[float], memory: Sequence[float], modelled: float, speed: float) -> float:
+    """Modelled ms with HBM at another speed: the ops' longer halves are scaled, what the pipeline added goes along."""
     old = sum(max(c, m) for c, m in zip(compute, memory, strict=True))
-    new = sum(max(c, m * BEFORE / share) for c, m in zip(compute, memory, strict=True))
+    new = sum(max(c, m * BEFORE / speed) for c, m in zip(compute, memory, strict=True))
     return modelled * new / old if old else modelled
 
 
-def _signed(p: Pair, share: float) -> float:
-    return _scale(p.compute_ms, p.memory_ms, p.modelled_ms, share) / p.measured_ms - 1
+def _signed(p: Pair, speed: float) -> float:
+    return _scale(p.compute_ms, p.memory_ms, p.modelled_ms, speed) / p.measured_ms - 1
 
 
-def _error(p: Pair, share: float) -> float:
-    return abs(_signed(p, share))
+def _error(p: Pair, speed: float) -> float:
+    return abs(_signed(p, speed))
 
 
 def _median(values: Sequence[float]) -> float:
@@ -115,24 +116,24 @@ def _median(values: Sequence[float]) -> float:
 
 
 def corrected(profile: ScheduleProfile, found: Fit | None) -> ScheduleProfile:
-    """The profile with the machine's own share. Still modelled, and it says from what."""
+    """The profile with the machine's own HBM speed. Still modelled, and it says from what."""
     if found is None:
         return profile
     ops = tuple(
         o.model_copy(update={
-            "modelled_ms": _scale((o.compute_ms,), (o.memory_ms,), o.modelled_ms, found.share),
-            "memory_ms": o.memory_ms * BEFORE / found.share,
+            "modelled_ms": _scale((o.compute_ms,), (o.memory_ms,), o.modelled_ms, found.speed),
+            "memory_ms": o.memory_ms * BEFORE / found.speed,
         })
         for o in profile.ops
     )  # fmt: skip
     compute, memory = [o.compute_ms for o in profile.ops], [o.memory_ms for o in profile.ops]
     note = (
-        f"The model was fitted to {found.pairs} programs measured on this machine: {found.share:.0%} of the peak HBM "
-        f"bandwidth instead of {BEFORE:.0%}; its error on programs it had not seen fell from {found.before_pct:.0f} % "
-        f"to {found.after_pct:.0f} %."
+        f"The model was fitted to {found.pairs} programs measured on this machine: its HBM is {found.speed:.2f} times "
+        f"as fast as assumed; the error on programs it had not seen fell from {found.before_pct:.0f} % to "
+        f"{found.after_pct:.0f} %."
     )
     return profile.model_copy(update={
-        "modelled_ms": _scale(compute, memory, profile.modelled_ms, found.share), "ops": ops,
+        "modelled_ms": _scale(compute, memory, profile.modelled_ms, found.speed), "ops": ops,
         "error_pct": max(found.after_pct, 1.0), "error_source": f"{found.pairs} programs measured on this machine",
         "notes": (*profile.notes, note),
     })  # fmt: skip
