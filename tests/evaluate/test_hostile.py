@@ -92,3 +92,30 @@ def test_honest_kernels_are_judged_right_between_attacks_and_nothing_is_left_beh
     assert not Path("/tmp/maxkernel-was-here").exists()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert time.perf_counter() > 0
+
+
+def test_kills_at_random_lose_no_verdict_and_blame_no_kernel(bench):
+    """The small version of ``tests/bench/judge_faults.py``: one worker is killed while each kernel is judged."""
+    import threading
+
+    pool = bench.evaluator.executor
+    task = bench.double.model_copy(update={"seeds": (0,)})
+    for number in range(4):
+        right = number % 2 == 0
+        kernel = bench.kernels.COPY + f"\nNUMBER = {number}\n"
+        source = kernel if right else kernel.replace("* 2.0", "* 2.5")
+        killer = threading.Timer(0.3 * number, _kill_one, (pool, number))
+        killer.start()
+        assessment = bench.judge(task, source)
+        killer.join()
+        last = assessment.verdicts[-1]
+        if last.outcome is Outcome.INFRASTRUCTURE:
+            assessment = bench.judge(task, source)
+            last = assessment.verdicts[-1]
+        assert assessment.correct if right else (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL), last
+
+
+def _kill_one(pool, number):
+    living = pool.pids()
+    if living:
+        os.kill(living[number % len(living)], signal.SIGKILL)
