@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 COLAB := .venv-colab
 QUICKSTART := example_notebooks/01_quickstart.ipynb
 REPLAYED := example_notebooks/02_recipes.ipynb example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
+BENCH := example_notebooks/05_jaxbench.ipynb
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
-# Each replayed notebook works in an empty project of its own: its outputs name the first run there.
+# Each of these notebooks works in an empty project of its own: its outputs name the first run there.
 own_project = MAXKERNEL_PROJECT=$(CURDIR)/build/nbval/$$(basename $$notebook .ipynb)
 INSTALL := $(BIN)/python -m pip install --quiet --editable
 export MPLBACKEND := agg
@@ -23,10 +24,11 @@ demo: $(VENV)/.installed-tpu-lab
 quickstart: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py --store
 
-# Runs the notebooks that replay recordings and keeps their outputs; tests/support/record_examples.py makes those.
+# Runs the notebooks that replay recordings and the benchmark's, and keeps their outputs; tests/support/record_examples.py
+# makes the recordings.
 replayed: $(VENV)/.installed-tpu-lab
 	rm -rf build/nbval
-	for notebook in $(REPLAYED); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+	for notebook in $(REPLAYED) $(BENCH); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
 	    --ExecutePreprocessor.record_timing=False $$notebook || exit 1; done
 
 lab: $(VENV)/.installed-tpu-lab
@@ -46,7 +48,7 @@ test: $(VENV)/.installed-tpu-dev lint types colab-pins
 	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent && cd ../../labextension && npm ci --silent; fi
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
-	for notebook in $(REPLAYED); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
+	for notebook in $(REPLAYED) $(BENCH); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
 	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest $(QUICKSTART) $(NBVAL)
 	$(BIN)/python -m pytest tests -m e2e
 	$(BIN)/python -m pytest tests -m "not e2e"
@@ -77,6 +79,8 @@ $(VENV)/.installed-tpu-%: pyproject.toml | $(BIN)/python
 	$(INSTALL) ".[tpu,$*]"
 	mkdir -p $(VENV)/share/jupyter/labextensions
 	ln -sfn $(CURDIR)/labextension/built $(VENV)/share/jupyter/labextensions/maxkernel-nb
+	mkdir -p $(VENV)/etc/jupyter/jupyter_server_config.d
+	ln -sf $(CURDIR)/labextension/config/maxkernel-nb.json $(VENV)/etc/jupyter/jupyter_server_config.d/
 	touch $@
 
 $(COLAB)/.installed: pyproject.toml tests/colab/pins.txt

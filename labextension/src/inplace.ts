@@ -132,12 +132,14 @@ export class InPlace implements IDisposable {
       return;
     }
     this.drop(id);
+    const start = performance.now();
     const draft = this.drafts.get(id) ?? new Draft();
     this.drafts.set(id, draft);
     const view = new ProposalView(matter, draft, this.language, choice => void this.decide(id, choice));
     (cell.layout as PanelLayout).insertWidget(INPUT_WRAPPER + 1, view);
     view.stand(this.standing(cell, matter));
     this.views.set(id, view);
+    requestAnimationFrame(() => performance.measure('maxkernel-proposal', { start, end: performance.now() }));
   }
 
   /** By the id that the kernel noted, else the only cell that holds the baseline. */

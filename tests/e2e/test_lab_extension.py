@@ -1,9 +1,13 @@
 """The lab extension by clicks: from a plain cell to an edited one and back. Real JupyterLab and kernel, fake author."""
 
+import json
 import re
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
+from engine_bench import Bench
 from jupyter_lab import NotebookPage
 from playwright.sync_api import expect
 
@@ -227,3 +231,14 @@ def test_with_collaboration_on_an_edit_is_written_once_and_undone_for_everyone(l
     mine.page.keyboard.press("Control+z")
     expect(theirs.page.locator(".jp-CodeCell").nth(1)).not_to_contain_text("time=1.0")
     assert theirs.source(1) == mine.source(1) == f"%%maxkernel auto\n{FUNCTION}"
+
+
+def test_the_server_lists_runs_without_a_kernel_and_only_to_its_own(lab):
+    Bench(lab.root / "quiet").run().wait(10).accept().wait_end(10).close()
+    address = f"{lab.url}/maxkernel/runs?path="
+    with urlopen(Request(f"{address}quiet", headers={"Authorization": f"token {lab.token}"})) as answer:
+        assert [(run["id"], run["outcome"]) for run in json.load(answer)["runs"]] == [("f-1", "accepted")]
+    for path, token, code in (("quiet", "wrong", 403), ("../..", lab.token, 404)):
+        with pytest.raises(HTTPError) as refused:
+            urlopen(Request(f"{address}{path}", headers={"Authorization": f"token {token}"}))
+        assert refused.value.code == code

@@ -59,6 +59,7 @@ def test_the_wheel_holds_every_tracked_module_and_the_built_front_end(wheel):
     data = {name.partition(".data/data/")[2] for name in names}
     lab = "share/jupyter/labextensions/maxkernel-nb"
     assert {f"{lab}/package.json", f"{lab}/install.json", f"{lab}/schemas/maxkernel-nb/plugin.json"} <= data
+    assert "etc/jupyter/jupyter_server_config.d/maxkernel-nb.json" in data
     assert any(name.startswith(f"{lab}/static/remoteEntry") for name in data)
     for package in SETUPTOOLS["packages"]:
         assert f"{package.replace('.', '/')}/__init__.py" in names
