@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     options.ids = [options.id]
     with _harness(options) as harness:
-        result = harness.evaluate(_items(options)[0], options.kernel)
+        result = harness.evaluate(_items(options)[0], options.kernel, options.salt)
         harness.results.append(result)
     options.console.write(json.dumps(_with_verdicts(result), indent=1) if options.json else _judgement(result))
     return _code([result])
@@ -130,7 +130,7 @@ def _items(options: argparse.Namespace) -> list[Item]:
     ids = list(options.ids)
     if not ids and not getattr(options, "all", False):
         raise UsageError("Name tasks (8p 20k ...), or pass --all.")
-    return foreign(options.suite, ids) if options.suite else own(ids)
+    return [*foreign(options.suite, ids)] if options.suite else own(ids)
 
 
 def _harness(options: argparse.Namespace) -> Harness:
@@ -214,6 +214,8 @@ def parser() -> argparse.ArgumentParser:
     judging.add_argument("id", metavar="ID")
     judging.add_argument("--kernel", type=Path, required=True, metavar="FILE",
                          help="defines reference, kernel or workload(*inputs)")
+    judging.add_argument("--salt", default="", metavar="TEXT",
+                         help="draws of an earlier judgement, whose result names it (default: fresh ones)")
     help = "have agents look for faster kernels, one task after another"
     finding = command("optimize", _optimize, help)
     finding.add_argument("--author", choices=("recipes", "claude", "both"), help="who writes (default as in notebooks)")

@@ -72,9 +72,12 @@ class Harness:
         """The references themselves: compiled for the chip and modelled; at smoke size also run here on the CPU."""
         return self._each(items, lambda item: self._reference(item, size))
 
-    def evaluate(self, item: Item, path: Path) -> Result:
-        """Judges a kernel file. Raises ``UsageError`` when the file cannot be read, ``TaskError`` for a bad task."""
-        return self._wait(self._judged(item, path))
+    def evaluate(self, item: Item, path: Path, salt: str = "") -> Result:
+        """Judges a kernel file on fresh draws, or on those of an earlier judgement, whose ``salt`` its result names.
+
+        Raises ``UsageError`` when the file cannot be read, ``TaskError`` for a bad task.
+        """
+        return self._wait(self._judged(item, path, salt or secrets.token_hex(8)))
 
     def optimize(self, items: Sequence[Item], *, author: str | None = None, mode: str = "auto",
                  budget: str | None = None, trust: bool = False) -> Done:
@@ -146,12 +149,12 @@ class Harness:
             "hbm_bytes": profile.hbm_bytes,
         }  # fmt: skip
 
-    async def _judged(self, item: Item, path: Path) -> Result:
+    async def _judged(self, item: Item, path: Path, salt: str) -> Result:
         started = time.monotonic()
         base = self._blank(item, Kind.KERNEL, "full")
         task = await item.judged(self.evaluator, self.chip, self.inputs)
         candidate = kernel_files.read_kernel(path, task)
-        fresh = task.model_copy(update={"salt": secrets.token_hex(8)})  # draws that nobody can know beforehand
+        fresh = task.model_copy(update={"salt": salt})  # draws that nobody can know beforehand
         judged = await self.evaluator.judge(fresh, candidate)
         baseline = None
         if judged.assessment.correct:

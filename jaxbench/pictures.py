@@ -52,9 +52,10 @@ def roofline(results: Sequence[Result], title: str) -> bytes:
     knee = peak / bandwidth
     axes.plot([least, knee, max(most, 2 * knee)], [least * bandwidth, peak, peak], color=GREY)
     for tier, colour in (("production", BLUE), ("fusion", ORANGE), ("", GREEN)):
-        mine = [(x, y) for r, x, y in points if r.tier == tier]
+        mine = [(i, rate) for r, i, rate in points if r.tier == tier]
         if mine:
-            axes.scatter(*zip(*mine, strict=True), s=14, color=colour, label=tier or "other")
+            intensities, rates = zip(*mine, strict=True)
+            axes.scatter(intensities, rates, s=14, color=colour, label=tier or "other")
     for result, x, y in points:
         axes.annotate(result.task.split("_")[0], (x, y), fontsize=6, xytext=(2, 2), textcoords="offset points")
     axes.set_xscale("log")

@@ -108,7 +108,7 @@ def _entrant(chip: str, name: str, group: list[Result], draw: bool) -> Section:
         **breakdown(group, lambda r: "mostly algebra" if r.algebra else "no algebra"),
     }
     slug = "".join(c if c.isalnum() else "-" for c in f"{chip}-{name}")
-    drawn = ()
+    drawn: tuple[tuple[str, bytes], ...] = ()
     if draw:
         drawn = (
             (f"speedups-{slug}.png", pictures.lollipop(group, f"{name} on {chip}, modelled")),

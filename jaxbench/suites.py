@@ -42,8 +42,11 @@ class Facts:
 class Item(Protocol):
     """One task of a suite. ``judged``: with check cases. ``timed``: reference, and its short form where it has one."""
 
-    id: str
-    suite: str
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def suite(self) -> str: ...
 
     async def judged(self, evaluator: LocalEvaluator, chip: str, inputs: bridge.Inputs) -> KernelTask: ...
 
@@ -128,7 +131,7 @@ def own(names: Sequence[str]) -> list[Item]:
     return [OwnItem(b) for b in ([task(n) for n in names] or tasks())]
 
 
-def foreign(folder: Path, names: Sequence[str] = ()) -> list[Item]:
+def foreign(folder: Path, names: Sequence[str] = ()) -> list[ForeignItem]:
     """The tasks in ``folder``, in alphabetical order, or those of these names. Nothing of them is run here.
 
     Raises ``UsageError`` when there is no such folder, or nothing in the layout in it.
