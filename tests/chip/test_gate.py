@@ -106,7 +106,8 @@ def test_a_program_that_hangs_ends_its_lease_and_the_run_goes_on(alone, ground, 
 
 
 def test_a_reference_that_hangs_is_not_blamed_on_the_candidate(alone, ground, measure):
-    [verdict] = measure(alone(WorkerPlace(owned(), OTHER)), ground(programs.products(4), programs.forever), limits=SHORT)
+    hanging = ground(programs.products(4), programs.forever)
+    [verdict] = measure(alone(WorkerPlace(owned(), OTHER)), hanging, limits=SHORT)
     assert verdict.outcome is Outcome.DECLINED and "stay modelled" in verdict.summary
 
 
@@ -167,7 +168,8 @@ def test_a_cell_that_begins_while_measuring_waits_for_one_run_only(alone, ground
             return await super().ask(op, args, buffers, seconds)
 
     place = Watched(owned(owner="kernel"), 0, quiet)
-    gate = ChipGate(alone(place), Rules(seconds=10.0, fewest=3, most=8, warm_most=3, narrow=0.5, clear=0.5), quiet=quiet)
+    rules = Rules(seconds=10.0, fewest=3, most=8, warm_most=3, narrow=0.5, clear=0.5)
+    gate = ChipGate(alone(place), rules, quiet=quiet)
 
     async def run():
         return [verdict async for verdict in gate.run(ground(programs.products(4)))]
