@@ -1,5 +1,6 @@
 import contextlib
 
+import anthropic  # noqa: F401  imported here, for on a busy machine that takes longer than a run is waited for
 import pytest
 from claude_server import PLANTED, ClaudeServer
 from engine_bench import Bench

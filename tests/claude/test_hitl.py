@@ -6,6 +6,7 @@ from engine_bench import GOOD as SCRIPTED
 from engine_bench import TIMES, TunableAuthor
 
 from maxkernel_nb import api
+from maxkernel_nb.authors.claude.costs import cost_table
 from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.errors import ApprovalRequired, UsageError
@@ -120,6 +121,8 @@ def test_handing_over_to_auto_and_coming_back_with_its_best(bench, serve, claude
     assert run.state.speedup == 2.5 and run.state.control == "person"
     assert run.state.best in run.state.open_question.text
     assert any("nothing left" in n.text for n in run.state.notes)
+    rounds = [(line.name, line.calls) for line in cost_table(run.state).by_round]
+    assert rounds == [("round 1", 2), ("round 2", 2), ("round 3", 1)]
 
 
 def test_taking_back_asks_the_person_after_the_round_in_flight(bench, serve, claude):
