@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import secrets
@@ -65,6 +66,11 @@ def start(
     drive = find_mode(mode)
     settings = _settings(policy, budget, tuning_points, strategy, executor, seed)
     place = Project(project).prepare()
+    if settings.executor == "ray":  # before anything is recorded: there may be no cluster
+        from maxkernel_nb.evaluate.ray_executor import ray_width
+
+        get_engine().evaluator(place, "ray")
+        settings = dataclasses.replace(settings, width=ray_width())
     from maxkernel_nb.tasks.build import build_task
     from maxkernel_nb.tpu.chips import chip as find_chip
 
@@ -338,7 +344,8 @@ def _new_folder(place: Project, name: str) -> Path:
 def _launch(run: Run, view: TaskView, author: Author, binder: Binder, settings: RunSettings, drive: Any,
             on_created: Callable[[Run], None] | None) -> None:
     engine = get_engine()
-    runtime = Runtime(run, loop=engine.loop, author=author, evaluator=engine.evaluator(run.project), view=view,
+    runtime = Runtime(run, loop=engine.loop, author=author,
+                      evaluator=engine.evaluator(run.project, settings.executor), view=view,
                       binder=binder, settings=settings)
     engine.add(run)
     try:

@@ -41,7 +41,7 @@ def _worth_drawing(graph: Graph, lineage: set[str]) -> list[Node]:
     if len(nodes) <= DRAWN:
         return sorted(nodes, key=lambda n: n.draw)
     kept = {n: graph.nodes[n] for n in (*lineage, *graph.pinned, *graph.pruned) if n in graph.nodes}
-    kept |= {n.id: n for n in graph.fastest()[: DRAWN // 2]}
+    kept |= {n.id: n for n in graph.fastest(DRAWN // 2)}
     for node in reversed(nodes):
         if len(kept) >= DRAWN:
             break

@@ -5,7 +5,9 @@ A graph is a fold: of ``EdgeAdded`` (with the candidate it names) and ``DrawObse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from maxkernel_nb import events as ev
@@ -72,6 +74,7 @@ class Graph:
         self.trust = 1.0  # the least share of its lower bound that any kernel here took: bounds are estimates too
         self.pinned: dict[str, int] = {}  # node -> draws made when it was pinned
         self.pruned: set[str] = set()
+        self._by_time: list[tuple[float, int, str]] = []  # timed nodes, the fastest first
 
     def add(self, edge: ev.EdgeAdded, candidate: Candidate | None) -> None:
         """A draw gave a candidate (or none)."""
@@ -103,6 +106,8 @@ class Graph:
         node.profiled(profile)
         if node.ms and node.bound_ms:
             self.trust = min(self.trust, node.ms / node.bound_ms)
+        if node.timed and node.ms is not None:
+            bisect.insort(self._by_time, (node.ms, node.draw, node.id))
         if node.result == "verified" and self._better(node):
             self.best, self.improved_at = node.id, seen.draw
             if node.ms is not None:
@@ -124,10 +129,14 @@ class Graph:
     def best_ms(self) -> float | None:
         return self.nodes[self.best].ms if self.best is not None else None
 
-    def fastest(self) -> list[Node]:
-        """Every node that may have children, the fastest first."""
-        alive = [n for n in self.nodes.values() if n.timed and not self.is_pruned(n.id)]
-        return sorted(alive, key=lambda n: (n.ms, n.draw))
+    def fastest(self, most: int | None = None) -> list[Node]:
+        """Nodes that may have children, the fastest first. What it costs depends on ``most``, not on all there are."""
+        return list(itertools.islice(self.by_speed(), most))
+
+    def by_speed(self) -> Iterator[Node]:
+        for _, _, node in self._by_time:
+            if not self.is_pruned(node):
+                yield self.nodes[node]
 
     def is_pruned(self, node: str) -> bool:
         """It, or the first parent of it or of one of those, was pruned."""

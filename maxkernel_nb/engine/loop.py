@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from maxkernel_nb.evaluate.base import Evaluator
+from maxkernel_nb.evaluate.executor import Executor
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
 
@@ -34,13 +35,16 @@ class Engine:
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def evaluator(self, project: Project) -> Evaluator:
+    def evaluator(self, project: Project, executor: str = "local") -> Evaluator:
+        """``executor``: ``local``, or ``ray`` (raises ``UsageError`` where there is no cluster)."""
         from maxkernel_nb.evaluate.local import LocalEvaluator
 
         with self._mutex:
-            key = str(project.root)
+            key = f"{executor} {project.root}"
             if key not in self._evaluators:
-                self._evaluators[key] = LocalEvaluator(project.objects, workers=max(1, (os.cpu_count() or 2) // 2))
+                workers = max(1, (os.cpu_count() or 2) // 2)
+                elsewhere = _ray() if executor == "ray" else None
+                self._evaluators[key] = LocalEvaluator(project.objects, workers=workers, executor=elsewhere)
             return self._evaluators[key]
 
     def add(self, run: Run) -> None:
@@ -68,6 +72,12 @@ class Engine:
             task.cancel()
         await asyncio.wait(tasks, timeout=3) if tasks else None
         self.loop.stop()
+
+
+def _ray() -> Executor:
+    from maxkernel_nb.evaluate.ray_executor import ray_executor
+
+    return ray_executor()
 
 
 _engine: Engine | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ class LocalPool:
     """Workers start one by one, when a job (or ``warm``) finds all others of its kind busy, and are recycled after any
     crash or timeout.
 
-    ``places`` is the largest number of workers of each kind (never more than ``MOST``, however large the machine),
+    ``places`` is the largest number of workers of each kind (never more than ``most``, however large the machine),
     ``memory_bytes`` the address space each may add to what it needs when idle, ``jobs_per_worker`` the number of jobs
     after which a worker is replaced.
     """
@@ -49,6 +49,8 @@ class LocalPool:
     places: Mapping[WorkerKind, int]
     memory_bytes: int = 8 << 30
     jobs_per_worker: int = 500
+    start: Callable[[WorkerKind, int], WorkerProcess] = WorkerProcess  # or what looks like one, elsewhere
+    most: int = MOST
     _pending: list[tuple[Job, Future[Reply]]] = field(default_factory=list, repr=False)
     _slots: list[_Slot] = field(default_factory=list, repr=False)
     _wake: threading.Condition = field(default_factory=threading.Condition, repr=False)
@@ -116,7 +118,7 @@ class LocalPool:
         """One more, when the idle ones do not suffice for what waits."""
         present = [s for s in self._slots if s.kind is kind]
         waiting = sum(job.kind is kind for job, _ in self._pending)
-        if waiting <= sum(s.running is None for s in present) or len(present) >= min(self.places[kind], MOST):
+        if waiting <= sum(s.running is None for s in present) or len(present) >= min(self.places[kind], self.most):
             return
         slot, name = _Slot(kind), f"maxkernel-{kind}-{len(present)}"
         self._slots.append(slot)
@@ -186,7 +188,7 @@ class LocalPool:
         if slot.worker is not None and slot.jobs >= self.jobs_per_worker:
             self._dispose(slot)
         if slot.worker is None:
-            worker = WorkerProcess(slot.kind, self.memory_bytes)
+            worker = self.start(slot.kind, self.memory_bytes)
             with self._wake:
                 slot.worker, slot.jobs = worker, 0
             if self._closed or slot.cancelled:

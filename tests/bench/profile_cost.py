@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-PROGRAMS = ("matmul", "causal", "fori", "xla_gemm", "scan", "attention", "xla_attention")
+PROGRAMS = ("matmul", "causal", "fori", "xla_gemm", "scan", "attention", "xla_attention", "quickstart")
+QUICKSTART = Path(__file__).parents[2] / "example_notebooks" / "01_quickstart.ipynb"
 LIMIT = 0.7
 
 
@@ -26,8 +27,11 @@ def exported(name):
     sys.path.insert(0, str(Path(__file__).parents[1] / "tpu"))
     import programs
 
-    if name not in ("attention", "xla_attention"):
+    if name not in ("attention", "xla_attention", "quickstart"):
         return programs.exported(name)
+    if name == "quickstart":
+        specs = [jax.ShapeDtypeStruct((4, 64, 4096, 128), jnp.bfloat16)] * 3
+        return jax.export.export(jax.jit(quickstart()), platforms=["tpu"])(*specs).serialize()
     from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes, flash_attention
 
     def plain(q, k, v):
@@ -41,6 +45,15 @@ def exported(name):
     specs = [jax.ShapeDtypeStruct((4, 8, 4096, 128), jnp.bfloat16)] * 3
     function = jax.jit(flash if name == "attention" else plain)
     return jax.export.export(function, platforms=["tpu"])(*specs).serialize()
+
+
+def quickstart():
+    """The attention kernel that the quickstart notebook shows, as it was accepted there."""
+    cells = json.loads(QUICKSTART.read_text())["cells"]
+    shown = next(c for c in cells if "causal_attention.source" in "".join(c["source"]))
+    names = {}
+    exec("".join(shown["outputs"][0]["text"]), names)
+    return names["causal_attention"]
 
 
 def worker(folder, chip):

@@ -40,7 +40,7 @@ def evaluations(name, landscape, seed, most, width):
         curve = BASELINES[name](landscape, seed).run(starts, most)
     else:
         strategy = OURS[name](landscapes.RecordedWorld(landscape, starts), seed)
-        curve = landscapes.search(strategy, landscape, most, width)
+        curve = landscapes.search(strategy, landscape, most, width, enough=landscape.best / 0.95)
     return landscapes.to_reach(curve, landscape.best / 0.95) or most
 
 

@@ -1,7 +1,7 @@
-"""A journal of many nodes: fold, graph, panel, message size and memory: `python tests/bench/search_scale.py [NODES ...]`.
+"""A journal of many nodes, read, folded and drawn: `python tests/bench/search_scale.py [NODES ...]`.
 
-Times are processor seconds of one core. Every node has what a real draw leaves: its text, edge, step, four verdicts, a profile, the step's answer, its cost and
-what was made of it.
+Times are processor seconds of one core. Every node has what a real draw leaves: its text, edge, step, four verdicts, a
+profile, the step's answer, its cost and what was made of it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from maxkernel_nb.events import EdgeKind, Spend
 from maxkernel_nb.journal import Journal, read_events
 from maxkernel_nb.task import Assessment, Candidate, GateName, Outcome, Verdict
 
-SOURCE = "import jax\n" + "".join(f"# line {n} of a kernel of the usual length, which is some 150 lines\n" for n in range(120))
+SOURCE = "import jax\n" + "".join(f"# line {n} of a kernel of the usual length, some 150 lines\n" for n in range(120))
 GATES = (GateName.SCREEN, GateName.TRACE, GateName.COMPILE, GateName.MODEL)
 
 
@@ -43,7 +43,7 @@ def draw(n, parent):
     for verdict in verdicts:
         yield ev.VerdictReached(candidate=candidate.id, verdict=verdict)
     yield ev.CandidateProfiled(candidate=candidate.id, profile=profile)
-    yield ev.StepFinished(step=key, seconds=0.5, result={"value": answer.to_dict()}, summary="ok", costs=Spend(judged=1))
+    yield ev.StepFinished(step=key, seconds=0.5, result={"value": answer.to_dict()}, costs=Spend(judged=1))
     yield ev.Spent(amount=Spend(wall_seconds=0.5), what=key)
     yield ev.DrawObserved(draw=n, candidate=candidate.id, result="verified", modelled_ms=ms, cost=1)
 
@@ -79,8 +79,8 @@ def measure(nodes):
         write(Path(root), nodes)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         events, read_s = timed(lambda: read_events(Path(root)))
-        state, fold_s = timed(lambda: fold(events))
         count = len(events)
+        state, fold_s = timed(lambda events=events: fold(events))
         del events  # as whoever opens a recorded run: the state alone is kept
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         data, panel_s = timed(lambda: fit(document(state)))

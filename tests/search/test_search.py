@@ -3,8 +3,8 @@
 import pytest
 from search_bench import ShuffledEvaluator, ValleyAuthor, WritingAuthor, made_up_ms, recorded, search
 
-from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.engine.graph import graph_of
+from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.modes.search.stopping import plateau_length
 
 

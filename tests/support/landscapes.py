@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.events import DrawObserved, EdgeAdded
 from maxkernel_nb.modes.search.contract import Family, Preview
-from maxkernel_nb.engine.graph import Graph
 from maxkernel_nb.modes.search.ideas import neighbours
 
 DATA = Path(__file__).parents[1] / "search" / "data"
@@ -56,8 +56,8 @@ class RecordedWorld:
         return Preview(known["id"], known["bound_ms"]) if known else None
 
 
-def search(strategy, landscape, most, width=1):
-    """Best times after 1, 2 ... evaluations. ``width`` draws are in flight at a time."""
+def search(strategy, landscape, most, width=1, enough=0.0):
+    """Best times after 1, 2 ... evaluations, until one is ``enough`` ms. ``width`` draws are in flight at a time."""
     graph, curve, flight, number, idle = Graph(), [], [], 0, 0
     while len(curve) < most:
         while len(flight) < width and len(curve) + len(flight) < most:
@@ -84,6 +84,8 @@ def search(strategy, landscape, most, width=1):
         strategy.observe(graph, seen)
         if not again:
             curve.append(min(curve[-1] if curve else math.inf, known["ms"] or math.inf))
+            if curve[-1] <= enough:
+                break
     return curve
 
 

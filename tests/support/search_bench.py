@@ -12,11 +12,11 @@ from engine_bench import Bench
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.fake import ScriptedAuthor
 from maxkernel_nb.budget import Budget
+from maxkernel_nb.engine.graph import graph_of
 from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.engine.graph import graph_of
 from maxkernel_nb.task import Candidate, Plan
 
 AXES = {"A": (16, 32, 64, 128, 256), "B": (16, 32, 64, 128, 256), "C": (1, 2, 4, 8)}
@@ -77,7 +77,8 @@ class WritingAuthor(ValleyAuthor):
         return Candidate(source=text, entry="f", author=self.name, parent=base.id)
 
     def tuning_space(self, view, plan, candidate):
-        return TuningSpace(axes={}) if "# rewritten" in candidate.source else super().tuning_space(view, plan, candidate)
+        rewritten = "# rewritten" in candidate.source
+        return TuningSpace(axes={}) if rewritten else super().tuning_space(view, plan, candidate)
 
 
 class ShuffledEvaluator(FakeEvaluator):

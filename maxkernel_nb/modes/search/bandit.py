@@ -35,7 +35,7 @@ class Bandit(Base):
 
     def choose(self, graph: Graph) -> tuple[str, ...]:
         """UCB over the fastest parents: their speed, and how little was made of them."""
-        fastest = graph.fastest()[:8]
+        fastest = graph.fastest(8)
         if not fastest:
             return ()
         total = math.log(len(graph.edges) + 2)
@@ -65,7 +65,7 @@ class Bandit(Base):
         makers: dict[str, Callable[[], list[dict[str, int]]]] = {
             "near": lambda: [dict(m.params) for m in neighbours(family, node.params)],
             "far": lambda: self._far(family),
-            "merge": lambda: _crossings(family, graph.fastest()[:4]),
+            "merge": lambda: _crossings(family, graph.fastest(4)),
         }
         for way in self._ranked_ways():
             chosen = self._best_of(graph, family, model, best, makers[way]())
@@ -74,7 +74,7 @@ class Bandit(Base):
             self._way[chosen[1]] = way
             params = chosen[0]
             if way == "merge":
-                parents = _parents_of(params, graph.fastest()[:4])
+                parents = _parents_of(params, graph.fastest(4))
                 return Draw(EdgeKind.MERGE, family.key, parents, params, "constants of both parents", node.lineage)
             key = difference(node.params, params) or "other constants"
             return Draw(EdgeKind.RETUNE, family.key, (node.id,), params, key, node.lineage)

@@ -29,12 +29,12 @@ class Beam(Base):
 
     def _beam(self, graph: Graph) -> list[str]:
         """Nodes whose ideas are used up make room for the next ones."""
-        fastest = graph.fastest()
+        fastest = graph.fastest(4 * self.width)
         if not fastest:
             return []
         limit = self.keep * (graph.best_ms or fastest[0].ms or 0.0)
         found: list[str] = []
-        for node in fastest[: 4 * self.width]:
+        for node in fastest:
             within = node.ms is not None and node.ms <= limit
             if (within or not found) and (self.ranked(graph, node) or self.rewrite(graph, node)):
                 found.append(node.id)

@@ -6,6 +6,7 @@ of being fast are kept side by side, and two of them may be merged.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from maxkernel_nb.modes.search.strategy import Base
 _MERGES = 0.3  # share of the draws with two parents
 _ABROAD = 0.25  # of those, the share whose second parent lives on the next island
 _GREED = 0.5  # chance to take the fastest elite, then the second ...
+_LOOKED_AT = 2000  # of the fastest kernels, when the archive is drawn up
 _LOCAL = 0.75  # share of mutations that take the best ranked idea
 
 
@@ -33,7 +35,7 @@ class Evolve(Base):
         self._turn = (self._turn + 1) % self.lineages
         here = self.elites(graph, self._turn)
         if not here:
-            here = graph.fastest()[:1]
+            here = graph.fastest(1)
         if not here:
             return ()
         first = self._pick(here)
@@ -47,7 +49,7 @@ class Evolve(Base):
     def elites(self, graph: Graph, island: int) -> list[Node]:
         """The fastest node of every kind on the island, fastest first."""
         kinds: dict[tuple[str, int, int], Node] = {}
-        for node in graph.fastest():
+        for node in itertools.islice(graph.by_speed(), _LOOKED_AT):
             if node.lineage == str(island):
                 kinds.setdefault(descriptor(node), node)
         return list(kinds.values())

@@ -18,7 +18,7 @@ class Parallel(Base):
     def choose(self, graph: Graph) -> tuple[str, ...]:
         """The fastest node of the lineage whose turn it is; none of it alive: a new root."""
         self._turn = (self._turn + 1) % self.lineages
-        mine = next((n for n in graph.fastest() if n.lineage == str(self._turn)), None)
+        mine = next((n for n in graph.by_speed() if n.lineage == str(self._turn)), None)
         return (mine.id,) if mine is not None else ()
 
     def child(self, graph: Graph, parents: tuple[str, ...]) -> Draw | None:

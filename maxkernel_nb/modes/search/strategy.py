@@ -18,6 +18,8 @@ _SLACK_PATIENCE = 6  # draws without a gain after which a slow family is given u
 _HEADROOM = 1.1  # its floor must be this much below the best time
 _RETUNES_A_REWRITE = 3  # where the author can rewrite a kernel: constants tried between two rewrites
 _REPAIRS = 2
+_COMPARED = 8  # nodes of one program that a new one is compared with
+_HEADS = 500  # of the fastest kernels, among which slow families are looked for
 _CURIOSITY = 0.08  # log speedup that an untried idea is given the benefit of
 _REPEAT = 0.2  # log speedup that a move to a likely repetition is behind
 
@@ -32,7 +34,8 @@ class Base:
         self.world, self.dice, self.lessons = world, random.Random(seed), lessons or Lessons()
         self._starts = deque(self._first(roots))
         self._same: dict[tuple[str, str, int], int] = {}  # (family, constant, value) -> a value with the same program
-        self._points: dict[tuple[str, tuple[tuple[str, int], ...]], str] = {}  # by values reduced that way
+        self._points: set[tuple[str, tuple[tuple[str, int], ...]]] = set()  # of the graph, values reduced that way
+        self._programs: dict[tuple[str, float | None, int, int], list[str]] = {}  # nodes that look like one program
         self._repairs: deque[str] = deque()
         self._slack_draws: dict[str, int] = {}  # slow family -> draws since it gained
         self._slow_draws = 0
@@ -152,14 +155,16 @@ class Base:
     def _learn_sameness(self, graph: Graph, node: Node) -> None:
         """Two values of a constant that gave the very same program (a block larger than what it divides, say) are
         taken for one elsewhere too, until nothing better is at hand."""
-        if node.timed and node.result != "known":
-            for other in graph.nodes.values():
-                if other.family == node.family and other.id != node.id and _same_program(node, other):
-                    axes = [a for a in node.params if node.params[a] != other.params.get(a)]
-                    if len(axes) == 1:
-                        low, high = sorted((node.params[axes[0]], other.params[axes[0]]))
-                        self._same[node.family, axes[0], high] = low
-        self._points = {self._reduced(n.family, n.params): n.id for n in graph.nodes.values()}
+        if node.timed:
+            same = self._programs.setdefault((node.family, node.ms, node.vmem_bytes, node.spills), [])
+            for other in same[-_COMPARED:]:
+                axes = [a for a in node.params if node.params[a] != graph.nodes[other].params.get(a)]
+                if len(axes) == 1:
+                    low, high = sorted((node.params[axes[0]], graph.nodes[other].params[axes[0]]))
+                    if self._same.setdefault((node.family, axes[0], high), low) == low:
+                        self._points = {self._reduced(n.family, n.params) for n in graph.nodes.values()}
+            same.append(node.id)
+        self._points.add(self._reduced(node.family, node.params))
 
     def _reduced(self, family: str, params: Mapping[str, int]) -> tuple[str, tuple[tuple[str, int], ...]]:
         found = []
@@ -195,7 +200,7 @@ class Base:
         if graph.best_ms is None or self._slow_draws + 1 > SLACK * (len(graph.edges) + 1):
             return None
         heads: dict[str, Node] = {}
-        for node in graph.fastest():
+        for node in graph.fastest(_HEADS):
             heads.setdefault(node.family, node)
         slow = [
             n for n in heads.values()
@@ -210,13 +215,9 @@ def hopeless(graph: Graph, bound_ms: float | None) -> bool:
     return bound_ms is not None and graph.best_ms is not None and bound_ms * graph.trust >= graph.best_ms
 
 
-def _same_program(one: Node, other: Node) -> bool:
-    return (one.ms, one.vmem_bytes, one.spills) == (other.ms, other.vmem_bytes, other.spills) and one.ms is not None
-
-
 def _leads(graph: Graph, node: Node) -> bool:
-    others = [n.ms for n in graph.nodes.values() if n.family == node.family and n.timed and n.id != node.id and n.ms]
-    return node.ms is not None and node.ms < min(others, default=math.inf)
+    first = next((n for n in graph.by_speed() if n.family == node.family), None)
+    return first is not None and first.id == node.id
 
 
 def _repairs_above(graph: Graph, node: Node) -> int:

@@ -1,0 +1,110 @@
+"""Candidates through a Ray cluster of two nodes on this machine, while a worker is killed and a node removed, against
+the local executor: `python tests/bench/search_ray.py [--candidates 100]`. Nothing may be lost, all answers be equal."""
+
+import argparse
+import asyncio
+import itertools
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from maxkernel_nb.authors.base import TaskView
+from maxkernel_nb.authors.recipe_author import RecipeAuthor
+from maxkernel_nb.errors import Declined
+from maxkernel_nb.evaluate.base import TUNING_GATES
+from maxkernel_nb.evaluate.executor import WorkerKind
+from maxkernel_nb.evaluate.local import LocalEvaluator
+from maxkernel_nb.evaluate.ray_executor import ray_executor
+from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.tasks.build import build_task
+
+PLACES = {WorkerKind.CANDIDATE: 2, WorkerKind.COMPILER: 2, WorkerKind.JUDGE: 1, WorkerKind.CHIP: 1}
+
+
+def small_matmul(x, w):
+    return jnp.maximum(x @ w, 0)
+
+
+async def candidates(store, count):
+    built = build_task(small_matmul, shapes="x: bf16[256,2048], w: bf16[2048,512]", chip="v6e", store=store)
+    author, view = RecipeAuthor(), TaskView(task=built.task, trace=built.trace)
+    plan = await author.plan(view)
+    first, found = await author.implement(view, plan), {}
+    for m, n, k in itertools.product((16, 32, 48, 64, 96, 128, 192, 256), (128, 256, 384, 512), range(128, 2049, 128)):
+        try:
+            made = author.retune(view, plan, first, {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k})
+        except Declined:
+            continue
+        found[made.id] = made
+        if len(found) == count:
+            break
+    return built.task, list(found.values())
+
+
+async def judge_all(evaluator, task, made, disturb=None):
+    done = []
+
+    async def one(candidate):
+        judged = await evaluator.judge(task, candidate, TUNING_GATES)
+        done.append(candidate.id)
+        if disturb is not None:
+            await asyncio.to_thread(disturb, len(done))
+        return candidate.id, answer(judged)
+
+    return dict(await asyncio.gather(*(one(c) for c in made)))
+
+
+def answer(judged):
+    assessment = judged.assessment
+    return tuple((str(v.gate), str(v.outcome)) for v in assessment.verdicts), assessment.modelled_ms
+
+
+def main(count):
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # on a busy machine
+    from ray.cluster_utils import Cluster
+
+    with tempfile.TemporaryDirectory() as local, tempfile.TemporaryDirectory() as remote:
+        task, made = asyncio.run(candidates(ObjectStore(Path(local)), count))
+        asyncio.run(candidates(ObjectStore(Path(remote)), 1))  # the reference's exports
+        evaluator = LocalEvaluator(ObjectStore(Path(local)), workers=1)
+        start = time.monotonic()
+        expected = asyncio.run(judge_all(evaluator, task, made))
+        evaluator.close()
+        sys.stdout.write(f"local: {len(expected)} answers in {time.monotonic() - start:.0f} s\n")
+        sys.stdout.flush()
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        second = cluster.add_node(num_cpus=1)
+        pool = ray_executor(cluster.address, PLACES)
+        happened = []
+
+        def disturb(done):
+            if done >= count // 4 and "worker" not in happened:
+                happened.append("worker")
+                victim = next(pid for pid in pool.pids() if pid)
+                os.kill(victim, signal.SIGKILL)
+                sys.stdout.write(f"after {done} answers: worker {victim} killed\n")
+            if done >= count // 2 and "node" not in happened:
+                happened.append("node")
+                cluster.remove_node(second, allow_graceful=False)
+                sys.stdout.write(f"after {done} answers: a node removed\n")
+
+        start = time.monotonic()
+        evaluator = LocalEvaluator(ObjectStore(Path(remote)), executor=pool)
+        found = asyncio.run(judge_all(evaluator, task, made, disturb))
+        evaluator.close()
+        cluster.shutdown()
+        different = [c for c in expected if found.get(c) != expected[c]]
+        sys.stdout.write(f"ray: {len(found)} answers in {time.monotonic() - start:.0f} s; "
+                         f"lost {len(expected) - len(found)}, different {len(different)}\n")
+        return 1 if different or len(found) != len(expected) or len(happened) != 2 else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--candidates", type=int, default=100)
+    sys.exit(main(parser.parse_args().candidates))
