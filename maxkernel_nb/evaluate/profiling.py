@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +16,8 @@ from maxkernel_nb.tpu.availability import compiler_available
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.diagnosis import diagnose
 from maxkernel_nb.tpu.failures import CompileFailure, compile_failure
-from maxkernel_nb.tpu.profiles import ScheduleProfile
-from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
+from maxkernel_nb.tpu.profiles import BufferUse, ScheduleProfile
+from maxkernel_nb.tpu.vmem import VmemEstimate, estimate_vmem, vmem_refusal
 
 SECONDS = 600.0
 
@@ -40,12 +41,12 @@ def profile(
     if not available:
         raise UsageError(reason)
     file = source_file(fn)
-    exported = _export(fn, specs, facts.name, file)
+    exported, estimate = _export(fn, specs, facts.name, file)
     job = Job(WorkerKind.COMPILER, "profile", {"chip": facts.name, "file": file}, (exported,), seconds)
     workers = executor or _workers()
     future = workers.submit(job)
     try:
-        return ScheduleProfile.from_dict(future.result().data["profile"])
+        return _with_buffers(ScheduleProfile.from_dict(future.result().data["profile"]), estimate)
     except JobRefused as refusal:
         raise _failure(refusal) from None
     except KeyboardInterrupt:
@@ -60,7 +61,7 @@ def source_file(fn: Callable[..., Any]) -> str:
     return ""
 
 
-def _export(fn: Callable[..., Any], specs: tuple[Any, ...], chip: str, file: str) -> bytes:
+def _export(fn: Callable[..., Any], specs: tuple[Any, ...], chip: str, file: str) -> tuple[bytes, VmemEstimate]:
     import jax
     import jax.export
     import jax.extend.core as jex
@@ -73,17 +74,34 @@ def _export(fn: Callable[..., Any], specs: tuple[Any, ...], chip: str, file: str
     try:
         with as_on(chip):
             closed = jax.make_jaxpr(fn)(*specs)
-            _refuse_what_cannot_fit(closed, chip, file)
+            estimate = estimate_vmem(closed)
+            _refuse_what_cannot_fit(estimate, closed, chip, file)
             leaves = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
             function = jex.jaxpr_as_fun(closed)
             named = functools.wraps(fn, assigned=("__name__",), updated=())(lambda *arrays: function(*arrays))
-            return bytes(jax.export.export(jax.jit(named), platforms=["tpu"])(*leaves).serialize())
+            return bytes(jax.export.export(jax.jit(named), platforms=["tpu"])(*leaves).serialize()), estimate
     except Exception as error:
         raise compile_failure(error, file, facts.vmem_bytes, closed) from error
 
 
-def _refuse_what_cannot_fit(closed: Any, chip: str, file: str) -> None:
-    failure = vmem_refusal(estimate_vmem(closed), chip_named(chip))
+def _with_buffers(profile: ScheduleProfile, estimate: VmemEstimate) -> ScheduleProfile:
+    """Where the compiler reports no buffers (libtpu 0.0.23), those that the call asks for."""
+    kernels = [op for op in profile.ops if op.kind == "pallas"]
+    if len(kernels) != 1 or kernels[0].buffers or not estimate.by_buffer:
+        return profile
+    uses = tuple(_use(*pair) for pair in sorted(estimate.by_buffer.items(), key=lambda kv: -kv[1]))
+    ops = (op.model_copy(update={"buffers": uses}) if op is kernels[0] else op for op in profile.ops)
+    return profile.model_copy(update={"ops": tuple(ops)})
+
+
+def _use(label: str, size: int) -> BufferUse:
+    found = re.match(r"(.+) (\S+\[[\d,]*\])(?: x(\d+))?(?: #\d+)?$", label)
+    name, shape, copies = found.groups() if found else (label, "", None)
+    return BufferUse(name=name, shape=shape, size=size, copies=int(copies or 1), kind="other")
+
+
+def _refuse_what_cannot_fit(estimate: VmemEstimate, closed: Any, chip: str, file: str) -> None:
+    failure = vmem_refusal(estimate, chip_named(chip))
     if failure is None:
         return
     told = diagnose(failure, file, closed)
