@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _RESERVED = {
     "jax", "jnp", "lax", "pl", "pltpu", "functools", "m", "n", "k", "rows", "columns", "block_m", "block_n", "block_k",
-    "product", "acc", "kernel", "out", "step", "steps", "k_index",
+    "product", "acc", "kernel", "out", "step", "steps", "k_index", "block", "blocks", "value", "column",
+    "share", "sofar", "reduced",
 }
 
 
@@ -148,10 +149,10 @@ class _Module:
         later = [s.model_copy(update={"args": tuple(_after(a, at) for a in s.args)}) for s in epilogue.steps[at + 1 :]]
         rest = epilogue.model_copy(update={"steps": tuple(later), "result": _after(epilogue.result, at)})
         body, value = Lines(first, names, taken).render()
-        done, result = Lines(rest, {**names, "acc": "total"}, taken | {"total"}).render()
+        done, result = Lines(rest, {**names, "acc": "reduced"}, taken | {"reduced"}).render()
         neutral = {"sum": "0.0", "max": "-jnp.inf", "min": "jnp.inf"}[kind]
         result = result if result.isidentifier() else f"({result})"
-        joined_text = "total_ref[...] + share" if kind == "sum" else f"jnp.{kind}imum(total_ref[...], share)"
+        joined_text = "sofar_ref[...] + share" if kind == "sum" else f"jnp.{kind}imum(sofar_ref[...], share)"
         return [
             *body,
             f"value = {value}",
@@ -162,15 +163,15 @@ class _Module:
             "",
             "@pl.when(block == 0)",
             "def _first_block():",
-            "    total_ref[...] = share",
+            "    sofar_ref[...] = share",
             "",
             "@pl.when(block > 0)",
             "def _next_block():",
-            f"    total_ref[...] = {joined_text}",
+            f"    sofar_ref[...] = {joined_text}",
             "",
             "@pl.when(block == blocks - 1)",
             "def _last_block():",
-            "    total = total_ref[...]",
+            "    reduced = sofar_ref[...]",
             indent([*done, f"out_ref[...] = {result}.astype(out_ref.dtype)"]),
         ]
 
@@ -222,7 +223,7 @@ class _Module:
         if not self.whole_k:
             refs.append("acc_ref")
         if self.folds:
-            refs.append("total_ref")
+            refs.append("sofar_ref")
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
         head = f"def _kernel({', '.join(refs)}{', *, ' + ', '.join(statics) if statics else ''}):"
         start = ["block, blocks = pl.program_id(1), pl.num_programs(1)"] if self.folds else []

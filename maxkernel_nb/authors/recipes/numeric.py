@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE, evaluate_op
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Graph, Node
 
 _MOST_WORK = 3e8  # multiplications: about a second of numpy
+_REDUCE: dict[str, Callable[..., Any]] = {"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -84,7 +86,7 @@ def _value(graph: Graph, node: Node, args: list[np.ndarray], seed: int) -> np.nd
         case "dot":
             return _dot(args, attrs)
     if node.op in REDUCTIONS:
-        return {"sum": np.sum, "max": np.max, "min": np.min}[node.op[7:]](args[0], axis=attrs["axes"])
+        return _REDUCE[node.op](args[0], axis=attrs["axes"])
     if node.op in ELEMENTWISE:
         found = evaluate_op(node.op, args, attrs)
         if found is not None:
