@@ -32,7 +32,7 @@ def lollipop(results: Sequence[Result], title: str) -> bytes:
     axes.set_xscale("log")
     axes.axvline(1, color=GREY, linewidth=0.8)
     axes.set_yticks(range(len(shown)), [r.task.split("_")[0] for r in shown], fontsize=7)
-    axes.set_xlabel("speedup over XLA, modelled (orange: algebra alone; cross: no verified kernel)")
+    axes.set_xlabel("speedup over XLA (orange: algebra alone; cross: no verified kernel)")
     axes.set_title(title, fontsize=9)
     axes.margins(x=0.15)
     return _png(figure)
@@ -61,7 +61,7 @@ def roofline(results: Sequence[Result], title: str) -> bytes:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("FLOP a byte of least HBM traffic")
-    axes.set_ylabel(f"FLOP/s on {chip.name}, modelled")
+    axes.set_ylabel(f"FLOP/s on {chip.name}")
     axes.set_title(title, fontsize=9)
     if points:
         axes.legend(fontsize=7)

@@ -108,11 +108,12 @@ def _entrant(chip: str, name: str, group: list[Result], draw: bool) -> Section:
         **breakdown(group, lambda r: "mostly algebra" if r.algebra else "no algebra"),
     }
     slug = "".join(c if c.isalnum() else "-" for c in f"{chip}-{name}")
+    how = " and ".join(sorted({r.evidence for r in group if r.evidence})) or "not timed"
     drawn: tuple[tuple[str, bytes], ...] = ()
     if draw:
         drawn = (
-            (f"speedups-{slug}.png", pictures.lollipop(group, f"{name} on {chip}, modelled")),
-            (f"roofline-{slug}.png", pictures.roofline(group, f"{name} on {chip}, modelled")),
+            (f"speedups-{slug}.png", pictures.lollipop(group, f"{name} on {chip}, {how}")),
+            (f"roofline-{slug}.png", pictures.roofline(group, f"{name} on {chip}, {how}")),
         )
     return Section(f"{name} on {chip}", tuple(said), (Table(head, rows), _summary_table(total, classes)), drawn)
 
@@ -123,7 +124,7 @@ def _sentence(total: Summary) -> str:
     counted = f"n = {total.n}, {total.failed} failures as 1x, {total.clipped} clipped"
     told = (
         f"{total.verified} of {total.n} tasks have a verified kernel; geometric mean {_x(total.geomean)} ({counted}), "
-        f"{_x(total.geomean_verified)} over the {len(total.speedups)} verified and modelled alone."
+        f"{_x(total.geomean_verified)} over the {len(total.speedups)} verified and timed alone."
     )
     return told + (f" {total.faults} tries ended in a fault of our own and do not count." if total.faults else "")
 
@@ -131,7 +132,7 @@ def _sentence(total: Summary) -> str:
 def _kernel_row(r: Result) -> tuple[str, ...]:
     split = statistics.split_gain(r)
     parts = f"{split[0]:.2f} x {split[1]:.2f}" if split and r.algebra_ms else ""
-    verdict = "verified" if r.ok else f"{r.status}: {r.reason}"
+    verdict = ", ".join(filter(None, ("verified", r.evidence))) if r.ok else f"{r.status}: {r.reason}"
     return (r.task, _ms(r.kernel_ms if r.ok else None), _ms(r.reference_ms), _x(r.speedup), parts, r.bound_by, verdict)
 
 

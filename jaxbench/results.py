@@ -92,14 +92,15 @@ class Result(Value):
     @property
     def algebraic_gain(self) -> float | None:
         """The part of a gain that plain JAX has after the algebra: reference over short form."""
-        return self.reference_ms / self.algebra_ms if self.reference_ms and self.algebra_ms else None
+        known = self.reference_ms and self.algebra_ms and self.evidence != "measured"  # the short form is modelled only
+        return self.reference_ms / self.algebra_ms if known else None  # type: ignore[operator]
 
     @property
     def kernel_gain(self) -> float | None:
         """The rest of the speedup: short form over kernel; the whole speedup where there is no short form."""
         if self.speedup is None or self.kernel_ms is None:
             return None
-        return self.algebra_ms / self.kernel_ms if self.algebra_ms else self.speedup
+        return self.algebra_ms / self.kernel_ms if self.algebra_ms and self.algebraic_gain else self.speedup
 
     def key(self) -> str:
         """Equal for the same question: a later line with the same key replaces this one."""

@@ -83,3 +83,8 @@ def test_fast_p_falls_with_p_and_is_a_share(speeds, failed, p, q):
 def test_what_has_no_geometric_mean_is_refused(bad):
     with pytest.raises(ValueError, match="positive finite"):
         geomean([1.0, bad])
+
+
+def test_measured_times_are_not_split_by_a_modelled_short_form():
+    result = kernel("a", 10.0, algebra_ms=0.5, evidence="measured")
+    assert result.algebraic_gain is None and statistics.split_gain(result) == (pytest.approx(1.0), pytest.approx(10.0))
