@@ -9,6 +9,7 @@ COLAB := .venv-colab
 QUICKSTART := example_notebooks/01_quickstart.ipynb
 REPLAYED := example_notebooks/02_recipes.ipynb example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
 BENCH := example_notebooks/05_jaxbench.ipynb
+CHIP := example_notebooks/08_on_a_tpu.ipynb
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
 # Each of these notebooks works in an empty project of its own: its outputs name the first run there.
 own_project = MAXKERNEL_PROJECT=$(CURDIR)/build/nbval/$$(basename $$notebook .ipynb)
@@ -28,7 +29,7 @@ quickstart: $(VENV)/.installed-tpu-lab
 # makes the recordings.
 replayed: $(VENV)/.installed-tpu-lab
 	rm -rf build/nbval
-	for notebook in $(REPLAYED) $(BENCH); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
 	    --ExecutePreprocessor.record_timing=False $$notebook || exit 1; done
 
 lab: $(VENV)/.installed-tpu-lab
@@ -48,7 +49,7 @@ test: $(VENV)/.installed-tpu-dev lint types colab-pins
 	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent && cd ../../labextension && npm ci --silent; fi
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
-	for notebook in $(REPLAYED) $(BENCH); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
+	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
 	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest $(QUICKSTART) $(NBVAL)
 	$(BIN)/python -m pytest tests -m e2e
 	$(BIN)/python -m pytest tests -m "not e2e"

@@ -32,7 +32,7 @@ from maxkernel_nb.tpu.chip.quiet import Quiet  # noqa: E402
 from maxkernel_nb.tpu.chip.session import CANDIDATE, REFERENCE, Place, Session  # noqa: E402
 
 WORK = {"1.3x the work": (10, 13, "slower"), "1/1.3 of the work": (13, 10, "faster"), "equal work": (10, 10, "equal")}
-RULES = Rules(seconds=60.0, window_s=0.02, most_pairs=30, warm_most=4, narrow=0.02, clear=0.08, most=12)
+RULES = Rules(seconds=60.0, window_s=0.015, most_pairs=20, warm_most=3, narrow=0.05, clear=0.1, most=8)
 
 
 class InProcess:
