@@ -71,15 +71,26 @@ def test_an_empty_cache_says_what_to_do(tmp_path, capsys):
 
 def test_order_names_what_bounds_the_best(monkeypatch):
     points = [
-        order.Point(label="m=2", modelled_ms=1.0, bundles=120, gigabytes=1, compute_ms=0.9, memory_ms=0.5),
-        order.Point(label="m=1", modelled_ms=2.0, bundles=100, gigabytes=4, compute_ms=0.8, memory_ms=1.9, spilling=30),
+        order.Point(
+            label="m=2", modelled_ms=1.0, bundles=120, gigabytes=1, compute_ms=0.9, memory_ms=0.5, busiest="mxu"
+        ),
+        order.Point(
+            label="m=1",
+            modelled_ms=2.0,
+            bundles=100,
+            gigabytes=4,
+            compute_ms=0.8,
+            memory_ms=1.9,
+            spilling=30,
+            busiest="load/store",
+        ),
         order.Point(label="m=9", refused="The kernel asks for 99 MiB"),
     ]
     monkeypatch.setattr(order, "points", lambda space, chip: points)
     text = "\n".join(order.order("matmul", "v6e"))
-    assert "DMA-bound and spilling" in text
+    assert "DMA-bound and spill-bound" in text
     assert "m=9" in text and "refused: The kernel asks" in text
-    assert "best: m=2: neither DMA-bound nor spilling; 1.20 x the bundles of m=1" in text
+    assert "best: m=2: bound by mxu, 0 % of its store slots spill; 1.20 x the bundles of m=1" in text
 
 
 def test_spaces_have_twenty_configurations():

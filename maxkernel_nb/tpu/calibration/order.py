@@ -22,7 +22,9 @@ CONFIGURATIONS = 20
 
 class Point(Value):
     """One configuration. ``bundles``: cycles it runs; ``gigabytes``: through HBM; ``spills``: spill slots in its
-    program, ``spilling``: percent of the store slots of its loops that spill registers to VMEM as it runs."""
+    program, ``spilling``: percent of the store slots of its loops that spill registers to VMEM as it runs;
+    ``busiest``: what the profile says its kernel is bound by.
+    """
 
     label: str
     modelled_ms: float = 0.0
@@ -32,6 +34,7 @@ class Point(Value):
     memory_ms: float = 0.0
     spills: int = 0
     spilling: float = 0.0
+    busiest: str = ""
     refused: str = ""
 
     @property
@@ -40,8 +43,10 @@ class Point(Value):
 
     @property
     def bound(self) -> str:
-        words = ["DMA-bound"] * self.dma_bound + ["spilling"] * (self.spilling > SPILLING)
-        return " and ".join(words)
+        """What limits it: DMA, spills where they keep the load and store units busy, else the busiest unit."""
+        words = ["DMA-bound"] * self.dma_bound
+        words += ["spill-bound"] * (self.busiest == "load/store" and self.spilling > SPILLING)
+        return " and ".join(words) or f"bound by {self.busiest or 'nothing'}"
 
 
 class Space(NamedTuple):
@@ -137,7 +142,7 @@ def _verdict(ran: list[Point]) -> Iterator[str]:
         return
     best, fewest = ran[0], min(ran, key=lambda p: p.bundles)
     yield (
-        f"best: {best.label}: {best.bound or 'neither DMA-bound nor spilling'}; "
+        f"best: {best.label}: {best.bound}, {best.spilling:.0f} % of its store slots spill; "
         f"{best.bundles / fewest.bundles:.2f} x the bundles of {fewest.label}, which has the fewest, and "
         f"{best.gigabytes / max(fewest.gigabytes, 1e-9):.2f} x its bytes"
     )
@@ -175,6 +180,7 @@ def _point(space: Space, choice: dict[str, int], chip: str) -> Point:
         memory_ms=sum(o.memory_ms for o in p.ops),
         spills=sum(o.spills for o in kernels),
         spilling=100 * max((_spilling(o) for o in kernels), default=0.0),
+        busiest=max(kernels, key=lambda o: o.modelled_ms).bound_by if kernels else "",
     )
 
 
