@@ -42,6 +42,14 @@ def test_a_program_that_leaves_out_work_at_full_size_is_refused(timing, words):
     assert words in compared(timing) and "what is timed must be what was checked" in compared(timing)
 
 
+def test_a_program_of_another_order_at_every_size_is_the_same():
+    """Summing the weights first costs a few operations an element at every size; the reference's product ever more."""
+    checked = {"small": {**about(3e4), "elements": 1e4}, "wide": {**about(6e4), "elements": 2e4}}
+    assert compared({**about(3e6), "elements": 1e6}, checked) == ""
+    product = {"small": {**about(1e6), "elements": 1e4}, "wide": {**about(2e6), "elements": 2e4}}
+    assert "of the reference's work" in compared({**about(3e6), "elements": 1e6}, product)
+
+
 def test_the_floor_is_what_must_be_moved(bench):
     facts = {"outputs": {"leaves": [{"shape": [512, 1024], "dtype": "float32", "weak_type": False}]}}
     evaluator = bench.evaluator
