@@ -60,6 +60,7 @@ def test_claudes_settings_go_the_same_way_and_reach_a_run_together(api, cell, mo
     assert api.calls[0]["claude"] == {"model": "claude-opus-5", "rounds": 2, "review": True}
     shown = repr(cell("%maxkernel config"))
     assert "environment MAXKERNEL_CLAUDE_ROUNDS" in shown and "claude_base_url" in shown
+    api.live["f-1"].wait_end(30)
     cell("%maxkernel resume f-1 --claude-model claude-fable-5")
     assert api.calls[-1]["claude"] == {"model": "claude-fable-5", "rounds": 2, "review": True}
 
