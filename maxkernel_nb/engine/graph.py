@@ -74,6 +74,7 @@ class Graph:
         self.trust = 1.0  # the least share of its lower bound that any kernel here took: bounds are estimates too
         self.pinned: dict[str, int] = {}  # node -> draws made when it was pinned
         self.pruned: set[str] = set()
+        self.spent: set[str] = set()  # parents that a strategy has no idea left for
         self._by_time: list[tuple[float, int, str]] = []  # timed nodes, the fastest first
 
     def add(self, edge: ev.EdgeAdded, candidate: Candidate | None) -> None:
@@ -135,7 +136,7 @@ class Graph:
 
     def by_speed(self) -> Iterator[Node]:
         for _, _, node in self._by_time:
-            if not self.is_pruned(node):
+            if node not in self.spent and not self.is_pruned(node):
                 yield self.nodes[node]
 
     def is_pruned(self, node: str) -> bool:

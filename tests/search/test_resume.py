@@ -1,4 +1,4 @@
-"""Killed at any event, a search goes on as if nothing had happened: no draw repeated, no sibling lost, the same graph."""
+"""Killed at any event, a search goes on as if nothing had happened: no draw repeated, none lost, the same graph."""
 
 import os
 import random

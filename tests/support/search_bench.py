@@ -17,7 +17,7 @@ from maxkernel_nb.engine.state import fold
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.journal import read_events
-from maxkernel_nb.task import Candidate, Plan
+from maxkernel_nb.task import Candidate
 
 AXES = {"A": (16, 32, 64, 128, 256), "B": (16, 32, 64, 128, 256), "C": (1, 2, 4, 8)}
 
@@ -138,4 +138,10 @@ def shape(state):
     return nodes, seen, graph.best, graph.curve
 
 
-PLAN = Plan(strategy="made up", summary="")
+
+
+
+def recorded_task():
+    from engine_bench import make_task
+
+    return make_task()

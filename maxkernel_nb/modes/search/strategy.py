@@ -63,6 +63,8 @@ class Base:
             return Draw(EdgeKind.REPAIR, node.family, parents, idea="repair what the judge refused",
                         lineage=node.lineage)
         draw = self.child(graph, parents)
+        if draw is None:
+            graph.spent.add(node.id)
         if self._slow and draw is not None:
             self._slow_draws += 1
             self._slack_draws[self._slow] = self._slack_draws.get(self._slow, 0) + 1
