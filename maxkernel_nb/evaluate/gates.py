@@ -150,6 +150,7 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
     counts = {name: int(told[name]) for name in ("kernels", "vmem_bytes", "constant_bytes", "copies", "parallel")}
     seen = {
         "work": float(told["work"]),
+        "elements": float(told["elements"]),
         "used": [int(n) for n in told["used"]],
         "arithmetic": [str(name) for name in told["arithmetic"]],
     }
