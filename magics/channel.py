@@ -28,6 +28,7 @@ class House(Protocol):
     def listed(self) -> tuple[contract.RunInfo, ...]: ...
     def resume(self, run_id: str) -> None: ...
     def report(self, run_id: str) -> str: ...
+    def configure(self, settings: dict[str, str]) -> None: ...
     def welcome(self) -> contract.Welcome: ...
     def cell(self, run_id: str) -> str: ...
 
@@ -129,6 +130,11 @@ class Channel:
         act = {"stop": run.stop, "pause": run.pause, "unpause": run.unpause, "takeback": run.take_back,
                "undo": run.undo}
         act[command.action]()
+        return None
+
+    @_do.register
+    def _(self, command: contract.Configure) -> contract.Answered | None:
+        self._house.configure(command.settings)
         return None
 
     @_do.register

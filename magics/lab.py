@@ -8,10 +8,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from maxkernel_nb.config import checked
+from maxkernel_nb.errors import UsageError
 from maxkernel_nb.magics.commands import Commands
 from maxkernel_nb.magics.host import cell_id
 from maxkernel_nb.magics.parsing import CommandLine
-from maxkernel_nb.options import MODES, OPTIONS, command
+from maxkernel_nb.options import MODES, OPTIONS, SETTINGS, command, nearest
 
 if TYPE_CHECKING:
     from maxkernel_nb import contract
@@ -28,6 +30,7 @@ class Lab:
         self._channels: dict[str, tuple[Any, Channel]] = {}  # by the comm's id
         self._runs: dict[str, Any] = {}
         self._cells: dict[str, str] = {}
+        self.settings: dict[str, str] = {}  # a person's defaults in the front end, the lowest layer of config
 
     @property
     def _manager(self) -> Any:
@@ -96,6 +99,15 @@ class Lab:
 
     def report(self, run_id: str) -> str:
         return self._commands.report_page(_line("report", run_id))
+
+    def configure(self, settings: dict[str, str]) -> None:
+        chosen = {name: value for name, value in settings.items() if value}
+        known = {option.name: option for option in SETTINGS}
+        for name, value in chosen.items():
+            if name not in known:
+                raise UsageError(f"There is no setting {name!r}; did you mean {nearest(name, known)!r}?")
+            checked(known[name], value, f"JupyterLab setting {name}")
+        self.settings = chosen
 
     def welcome(self) -> contract.Welcome:
         from importlib.metadata import version

@@ -83,7 +83,8 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         manager.registry.pop(type(self).__name__, None)
 
     def settings(self, options: dict[str, Any] | None = None) -> dict[str, config.Setting]:
-        return config.resolve(cell=options, traits=self.traits_settings.chosen(), folder=self._home)
+        return config.resolve(cell=options, traits=self.traits_settings.chosen(), folder=self._home,
+                              front=self.lab.settings)
 
     def project(self, options: dict[str, Any] | None = None) -> str:
         """The folder that holds .maxkernel. A relative setting counts from where the first run began."""

@@ -1,4 +1,4 @@
-"""Settings and where each came from: default < pyproject.toml < environment < ``%config`` < cell option."""
+"""Settings and where each came from: default < front end < pyproject.toml < environment < ``%config`` < cell option."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def resolve(
     traits: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    front: Mapping[str, Any] | None = None,
 ) -> dict[str, Setting]:
-    """Every setting by name. ``cell`` and ``traits`` hold set values only (None is 'not set').
+    """Every setting by name. ``cell``, ``traits`` and ``front`` hold set values only (None is 'not set').
 
     Raises ``UsageError`` naming the layer, the value and the nearest valid one.
     """
     settings = {o.name: Setting(o, o.default, "default") for o in SETTINGS}
     layers = (
+        ((o, (front or {}).get(o.name), f"JupyterLab setting {o.name}") for o in SETTINGS),
         _from_pyproject(Path.cwd() if folder is None else folder),
         _from_environment(os.environ if environ is None else environ),
         ((o, (traits or {}).get(o.name), f"%config MaxKernel.{o.name}") for o in SETTINGS),

@@ -88,6 +88,14 @@ class Control(_Command):
     action: Action
 
 
+class Configure(_Command):
+    """A person's defaults in this front end, by setting name; what is left out or empty is not set. They rank below
+    pyproject.toml, and replace what this front end said before."""
+
+    command: Literal["maxkernel:configure"] = "maxkernel:configure"
+    settings: dict[str, str]
+
+
 class Report(_Command):
     """Answered with a ``ReportPage``."""
 
@@ -96,7 +104,7 @@ class Report(_Command):
 
 
 Command = Annotated[
-    Hello | Runs | Look | Decide | Answer | Ask | Control | Report, Field(discriminator="command")
+    Hello | Runs | Look | Decide | Answer | Ask | Control | Configure | Report, Field(discriminator="command")
 ]
 
 

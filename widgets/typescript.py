@@ -39,6 +39,8 @@ def typescript_type(hint: Any) -> str:
         return " | ".join(f'"{a}"' if isinstance(a, str) else str(a) for a in args)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(typescript_type(a) for a in args)
+    if origin is dict:
+        return f"Record<{typescript_type(args[0])}, {typescript_type(args[1])}>"
     if origin is tuple:
         return f"{typescript_type(args[0])}[]"
     if is_shape(hint):

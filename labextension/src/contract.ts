@@ -68,6 +68,13 @@ export interface Control {
   action: "stop" | "pause" | "unpause" | "takeback" | "resume" | "undo";
 }
 
+export interface Configure {
+  version: 1;
+  id: string;
+  command?: "maxkernel:configure";
+  settings: Record<string, string>;
+}
+
 export interface Report {
   version: 1;
   id: string;
@@ -201,6 +208,6 @@ export interface Decided {
   reason: string;
 }
 
-export type Command = Hello | Runs | Look | Decide | Answer | Ask | Control | Report;
+export type Command = Hello | Runs | Look | Decide | Answer | Ask | Control | Configure | Report;
 
 export type Notice = Ack | RunChanged | Propose | Question | Decided;

@@ -36,7 +36,8 @@ async function activate(
   if (settings?.composite['enabled'] === false) {
     return;
   }
-  const sessions = new Sessions(tracker, python(languages));
+  const sessions = new Sessions(tracker, python(languages), () => defaults(settings));
+  settings?.changed.connect(() => sessions.configure());
   addCommands({ app, tracker, sessions, settings, palette });
 
   const sidebar = new RunsSidebar(sessions, app.serviceManager.serverSettings, {
@@ -57,6 +58,12 @@ async function loadSettings(registry: ISettingRegistry | null): Promise<ISetting
   } catch {
     return null; // without a schema the defaults hold
   }
+}
+
+/** What the person set; the kernel puts it below pyproject.toml, the environment and %config. */
+function defaults(settings: ISettingRegistry.ISettings | null): Record<string, string> {
+  const entries = Object.entries(settings?.composite ?? {});
+  return Object.fromEntries(entries.filter((one): one is [string, string] => typeof one[1] === 'string' && one[1] !== ''));
 }
 
 /** Colours for the merge view; plain text where the language cannot be had. */

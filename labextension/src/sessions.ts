@@ -16,6 +16,7 @@ export class Session {
   constructor(
     readonly panel: NotebookPanel,
     private language: Extension,
+    private settings: () => Record<string, string>,
     private changed: () => void
   ) {
     this.context.kernelChanged.connect(this.connect, this);
@@ -38,6 +39,7 @@ export class Session {
       kernel.statusChanged.connect(this.restarted, this);
       this.link = new KernelLink(kernelLike(kernel));
       this.link.changed.connect(this.changed);
+      this.link.changed.connect(this.configure, this);
       this.inPlace = new InPlace(this.panel, this.link, this.language);
       this.greet();
     }
@@ -62,6 +64,18 @@ export class Session {
   }
   private greeted = false;
 
+  /** The person's defaults go to the kernel once it answers, and whenever they change. */
+  configure(): void {
+    const said = JSON.stringify(this.settings());
+    if (this.link?.state === 'open' && said !== this.said) {
+      this.said = said;
+      void this.link.send({ command: 'maxkernel:configure', settings: this.settings() });
+    } else if (this.link?.state !== 'open') {
+      this.said = '{}';
+    }
+  }
+  private said = '{}';
+
   private disconnect(): void {
     this.kernel?.statusChanged.disconnect(this.restarted, this);
     this.inPlace?.dispose();
@@ -80,12 +94,12 @@ export class Sessions {
   private sessions = new Map<NotebookPanel, Session>();
   private _changed = new Signal<this, void>(this);
 
-  constructor(private tracker: INotebookTracker, language: Promise<Extension>) {
+  constructor(private tracker: INotebookTracker, language: Promise<Extension>, settings: () => Record<string, string>) {
     const add = async (panel: NotebookPanel) => {
       const loaded = await language;
       await panel.revealed;
       if (!panel.isDisposed) {
-        this.sessions.set(panel, new Session(panel, loaded, () => this._changed.emit()));
+        this.sessions.set(panel, new Session(panel, loaded, settings, () => this._changed.emit()));
         panel.disposed.connect(() => this.sessions.delete(panel));
         this._changed.emit();
       }
@@ -103,6 +117,11 @@ export class Sessions {
   get current(): Session | null {
     const panel = this.tracker.currentWidget;
     return panel === null ? null : (this.sessions.get(panel) ?? null);
+  }
+
+  /** The person changed a setting. */
+  configure(): void {
+    this.all.forEach(session => session.configure());
   }
 
   get all(): Session[] {

@@ -207,3 +207,15 @@ def test_runs_started_from_python_are_found_by_the_channel_too(tmp_path):
     assert [m["claim"][:14] for m in heard if m["notice"] == "maxkernel:propose"] == ["2.00x over XLA"]
     channel.close()
     bench.engine.close()
+
+
+def test_a_persons_defaults_in_the_front_end_rank_below_everything_else(api, cell, wire, monkeypatch):
+    assert wire.wish("configure", settings={"chip": "v5e", "policy": "propose", "budget": ""})["ok"]
+    monkeypatch.setenv("MAXKERNEL_POLICY", "ask")
+    shown = repr(cell("%maxkernel config"))
+    assert "JupyterLab setting chip" in shown and "JupyterLab setting policy" not in shown
+    refused = wire.wish("configure", settings={"chip": "v66"})
+    assert not refused["ok"] and "JupyterLab setting chip got 'v66'" in refused["message"]
+    assert "JupyterLab setting chip" in repr(cell("%maxkernel config"))  # what was said before still holds
+    assert wire.wish("configure", settings={})["ok"]
+    assert "JupyterLab setting" not in repr(cell("%maxkernel config"))

@@ -32,6 +32,7 @@ COMMANDS = [
      "comment": "not readable"},
     *({"command": "maxkernel:control", "run": "f-1", "action": a}
       for a in ("stop", "pause", "unpause", "takeback", "resume", "undo")),
+    {"command": "maxkernel:configure", "settings": {"chip": "v5e", "policy": ""}},
     {"command": "maxkernel:report", "run": "f-1"},
 ]
 
