@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 COLAB := .venv-colab
 QUICKSTART := example_notebooks/01_quickstart.ipynb
 REPLAYED := example_notebooks/02_recipes.ipynb example_notebooks/03_hitl.ipynb example_notebooks/04_auto_claude.ipynb
-BENCH := example_notebooks/05_jaxbench.ipynb
+BENCH := example_notebooks/05_jaxbench.ipynb example_notebooks/06_search.ipynb
 CHIP := example_notebooks/08_on_a_tpu.ipynb
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval.cfg
 # Each of these notebooks works in an empty project of its own: its outputs name the first run there.

@@ -65,7 +65,8 @@ def answer(judged):
 
 
 def main(count):
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # on a busy machine
+    for name in ("RAY_raylet_start_wait_time_s", "RAY_agent_register_timeout_ms"):  # on a busy machine
+        os.environ.setdefault(name, "300" if name.endswith("_s") else "300000")
     from ray.cluster_utils import Cluster
 
     with tempfile.TemporaryDirectory() as local, tempfile.TemporaryDirectory() as remote:
@@ -77,7 +78,7 @@ def main(count):
         evaluator.close()
         sys.stdout.write(f"local: {len(expected)} answers in {time.monotonic() - start:.0f} s\n")
         sys.stdout.flush()
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         second = cluster.add_node(num_cpus=1)
         pool = ray_executor(cluster.address, PLACES)
         happened = []
