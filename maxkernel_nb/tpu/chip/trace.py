@@ -23,6 +23,7 @@ _FINGERPRINT = re.compile(r"\((\d+)\)$")
 _MODULES, _OPS, _ASYNC = "XLA Modules", "XLA Ops", "Async XLA Ops"
 _WAIT = "syncwait"
 _HOST_NOISE = ("end: ", "Threadpool", "Wait ", "Pjit")  # many, and none of them a run's
+_HOST_END = "ThunkExecutor::Execute"  # goes on until the last thread has finished; others only send the run
 _SLACK_NS = 2.0  # jax cuts starts and durations down to whole nanoseconds
 
 
@@ -103,7 +104,7 @@ def _tpu(plane: Any, number: int) -> DeviceTrace:
 
 
 def _host(plane: Any) -> DeviceTrace:
-    """Runs put together from the ops that carry their number: from the first op's start to the last event's end."""
+    """Runs put together from the ops that carry their number: from the first op's start to the last one's end."""
     ops: list[Event] = []
     ends: dict[Any, float] = {}
     for line in plane.lines:
@@ -111,9 +112,10 @@ def _host(plane: Any) -> DeviceTrace:
             run = event.stats.get("run_id")
             if run is None:
                 continue
-            ends[run] = max(ends.get(run, event.end), event.end)
             if "hlo_op" in event.stats:
                 ops.append(event)
+            if "hlo_op" in event.stats or event.name.startswith(_HOST_END):
+                ends[run] = max(ends.get(run, event.end), event.end)
     runs: dict[Any, list[Event]] = {}
     for op in ops:
         runs.setdefault(op.stats["run_id"], []).append(op)
@@ -199,16 +201,19 @@ def _calls(trace: DeviceTrace) -> Iterable[Call]:
         begin = module.start - _SLACK_NS
         end = modules[number + 1].start - _SLACK_NS if number + 1 < len(modules) else float("inf")
         mine = [_within(events, begin, end) for events in (trace.ops, trace.transfers, trace.waits)]
-        yield _call(module, *mine)
+        yield _call(module, *mine, whole=trace.device >= 0)
     _none_before(trace)
 
 
-def _call(module: Event, ops: tuple[Event, ...], transfers: tuple[Event, ...], waits: tuple[Event, ...]) -> Call:
+def _call(
+    module: Event, ops: tuple[Event, ...], transfers: tuple[Event, ...], waits: tuple[Event, ...], whole: bool
+) -> Call:
+    """``whole``: a chip is not taken away within a run, so its ops fill it."""
     name = program_name(module.name)
     total = covered((module, *ops, *transfers))
     if total <= 0 or module.ns <= 0:
         raise TraceRefused(f"A run of {name} has no duration in the trace.")
-    if ops and covered(ops) < 0.01 * module.ns and module.ns > 1e6:
+    if whole and ops and covered(ops) < 0.01 * module.ns and module.ns > 1e6:
         raise TraceRefused(f"The ops of {name} account for less than 1 % of its run: events are missing.")
     return Call(name, total, module, ops, transfers, waits)
 
