@@ -95,15 +95,25 @@ def _alone(op: OpProfile) -> str:
 def _loop_line(op: OpProfile, loop: LoopProfile) -> list[str]:
     """Cycles that each unit needs an iteration: slots used over slots a cycle."""
     need = {u: loop.utilisation[u] * loop.bundles for u in NAMES if u in loop.utilisation}
-    shown = sorted(need.items(), key=lambda kv: (-kv[1], kv[0]))[:5]
+    shown = sorted(need.items(), key=lambda kv: (-kv[1], kv[0]))[:6]
     units = ", ".join(f"{NAMES[u]} {n:,.0f} ({100 * loop.utilisation[u]:.0f} %)" for u, n in shown)
     inner = [x for x in op.loops if x.depth > 1]
     place = "Inner loop" if loop.depth > 1 else "Grid loop" if op.kind == "pallas" else "Loop"
     own = " outside its inner loops" if loop.depth == 1 and inner else ""
     return [
         f"{place}, {loop.trips:,.0f} trips, {100 * loop.share:.0f} % of the cycles: {loop.bundles:,.0f} cycles a trip"
-        f"{own}, of which {units}."
+        f"{own}, of which {units}{_outside(op, loop)}."
     ]
+
+
+def _outside(op: OpProfile, loop: LoopProfile) -> str:
+    """The busiest unit of the step's own work, where much of the time passes outside the inner loop."""
+    outer = next((x for x in op.loops if x.depth < loop.depth and x.share >= 0.2), None)
+    used = {u: outer.utilisation[u] for u in NAMES if u in outer.utilisation} if outer else {}
+    if outer is None or not used:
+        return ""
+    unit = max(used, key=lambda u: used[u])
+    return f"; {100 * outer.share:.0f} % outside it, {NAMES[unit]} {100 * used[unit]:.0f} %"
 
 
 def _units_line(op: OpProfile) -> list[str]:
