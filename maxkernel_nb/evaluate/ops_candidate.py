@@ -16,8 +16,8 @@ from maxkernel_nb.evaluate import capture, inputs, ops_suite, probes, proportion
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
-from maxkernel_nb.evaluate.interpret import Interpreter, Machine, export_plain
-from maxkernel_nb.evaluate.semantics import parallel_axes, shared_output
+from maxkernel_nb.evaluate.interpret import Interpreter, Machine, export_plain, opened
+from maxkernel_nb.evaluate.semantics import parallel_axes, read_variables, shared_output
 from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
@@ -208,14 +208,15 @@ def _fits(captured: Captured, chip: str) -> None:
 
 def _admit(captured: Captured, case: Case) -> None:
     """What no candidate may contain, decided on the program, not on its text."""
-    found = list(compat.equations(captured.closed))
+    program = opened(captured.closed)  # so that it shows which results of a kernel are read
+    found, read = list(compat.equations(program)), read_variables(program)
     for equation in found:
         name = equation.primitive.name
         if any(word in name for word in capture.CALLBACKS):
             raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
         if name == "pallas_call" and equation.params.get("interpret"):
             raise JobRefused("interpret-left-on", "A pallas_call has interpret=True left on; remove it.")
-        if name == "pallas_call" and (shared := shared_output(equation)):
+        if name == "pallas_call" and (shared := shared_output(equation, read)):
             raise JobRefused("parallel-axis", shared)
     if not any(e.primitive.name == "pallas_call" for e in found):
         raise JobRefused("no-kernel", f"There is no Pallas kernel in it for case {case.name}: it is plain JAX.")

@@ -9,16 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from maxkernel_nb.compat import inner_jaxprs
+
 _WHOLE = ("any", "hbm", "semaphore")  # not cut into blocks: the kernel copies parts of it itself
 
 
-def shared_output(equation: Any) -> str:
-    """One sentence when an output block of this ``pallas_call`` is revisited along a parallel axis, else empty."""
+def read_variables(jaxpr: Any) -> set[Any]:
+    """Every variable that counts for a result, in a jaxpr and those inside it."""
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    found = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or any(v in found for v in equation.outvars):
+            found |= {v for v in equation.invars if not hasattr(v, "val")}
+            for inner in inner_jaxprs(equation.params):
+                found |= read_variables(inner)
+    return found
+
+
+def shared_output(equation: Any, read: set[Any]) -> str:
+    """One sentence when an output block of this ``pallas_call`` is revisited along a parallel axis, else empty. Outputs
+    that nobody reads are memory to work in (splash attention keeps its running sums so).
+    """
     mapping = equation.params["grid_mapping"]
     steps = parallel_axes(equation)
     outputs = mapping.block_mappings[len(mapping.block_mappings) - mapping.num_outputs :]
     for number, output in enumerate(outputs):
-        if any(word in str(_space(output)).lower() for word in _WHOLE):
+        unread = equation.outvars[number] not in read
+        if unread or any(word in str(_space(output)).lower() for word in _WHOLE):
             continue
         used = _arguments_used(output.index_map_jaxpr.jaxpr)
         for axis in steps:

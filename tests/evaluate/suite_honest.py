@@ -409,6 +409,8 @@ JAX_MATMUL = (
 from jax.experimental.pallas.ops.tpu.matmul import matmul
 
 def kernel(x, w):
+    if any(n % 128 for n in (*x.shape, *w.shape)):
+        raise ValueError("sizes must be multiples of 128")
     return matmul(x, w, block_shape=(128, 128), block_k=128)
 """
 )
@@ -449,7 +451,8 @@ def kernel(q, k, v):
     heads = splash_attention_mask.MultiHeadMask([splash_attention_mask.CausalMask((n, n))] * q.shape[1])
     blocks = splash_attention_kernel.BlockSizes(block_q=128, block_kv=128, block_kv_compute=128)
     run = splash_attention_kernel.make_splash_mha(heads, head_shards=1, q_seq_shards=1, block_sizes=blocks)
-    return jax.vmap(run)(q * jnp.asarray(q.shape[-1] ** -0.5, q.dtype), k, v).astype(q.dtype)
+    wide = [a.astype(jnp.float32) for a in (q, k, v)]
+    return jax.vmap(run)(wide[0] * q.shape[-1] ** -0.5, *wide[1:]).astype(q.dtype)
 """
 )
 
