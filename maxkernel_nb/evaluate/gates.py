@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,19 +192,16 @@ class CheckGate:
             if case not in ready:
                 yield self._declined(ground, case)
         batches = plan(ready, ground.task, await probed(ground), ground.facts)
-        first = batches[:1]
-        for part in (first, batches[1:]):  # most wrong kernels fail in the first one
+        for part in (batches[:1], batches[1:]):  # most wrong kernels fail in the first one
             async for verdict in self._batches(ground, part):
                 yield verdict
                 if verdict.outcome is Outcome.FAIL:
                     return
-            if part and part is first:
-                yield (apart := await self._apart(ground, ready[0]))
-                if apart.outcome is Outcome.FAIL:
-                    return
+        if ready:
+            yield await self._apart(ground, max(ready, key=_elements))
 
     async def _apart(self, ground: Ground, case: Case) -> Verdict:
-        """The same case once more, on draws that the candidate's worker never sees, in the judge's own process: as
+        """The largest case once more, on draws that the candidate's worker never sees, in the judge's own process: as
         plain operations, without a TPU's semantics. Declines what cannot be lowered so, and a difference in a kernel
         that orders copies by itself, for which plain operations are no judge.
         """
@@ -332,6 +330,10 @@ def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
 def _numbers(facts: dict[str, Any]) -> dict[str, float]:
     names = {"ratio": "worst_error_ratio", "norm_ratio": "rms_error_ratio", "max_abs_error": "max_abs_error"}
     return {new: float(facts[old]) for old, new in names.items()}
+
+
+def _elements(case: Case) -> int:
+    return sum(math.prod(a.shape) for a in case.args)
 
 
 def ready_cases(ground: Ground) -> list[Case]:
