@@ -26,8 +26,9 @@ def test_the_measured_age_and_the_installed_compiler_are_stored():
 
 
 def test_times_that_the_fit_never_saw_are_near_the_published_ones(rows):
+    rows = [x for x in rows if x.applies]
     errors = [x.error for x in rows]
-    assert len(rows) >= 25
+    assert len(rows) == 25
     assert median(errors) <= 6.0
     assert within(errors, 20.0) >= 90.0
     assert spearman([x.unseen_ms for x in rows], [x.row.published_ms for x in rows]) >= 0.98
@@ -51,7 +52,7 @@ def test_at_most_eight_constants():
 def test_report_prints_a_table_for_each_compiler(capsys):
     assert calibrate.main(["--report"]) == 0
     out = capsys.readouterr().out
-    assert out.count("leave-one-out: median error") == len(environments())
+    assert out.count("leave-one-out, all rows: median error") == len(environments())
     assert all(r.program in out for r in published())
 
 
