@@ -9,7 +9,7 @@ def tab(api, shell):
 
 
 @pytest.mark.parametrize("text, offers", [
-    ("%%maxkernel ", ["auto", "hitl"]),
+    ("%%maxkernel ", ["auto", "hitl", "search"]),
     ("%%maxkernel auto --ch", ["--chip"]),
     ("%%maxkernel auto --chip v5", ["v5e", "v5p"]),
     ("%%maxkernel auto --chip v6e --policy ", ["ask", "accept-verified", "propose"]),

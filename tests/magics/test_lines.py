@@ -50,7 +50,7 @@ def test_braces_and_dollars_are_data():
     ("auto --chip v5e --chip v6e", "given 2 times"),
     ("auto --shapes x: f32[8]", "quotes"),
     ('auto --shapes "x', "close the quotes"),
-    ("search --budget 3", "not available yet; use %%maxkernel auto or hitl"),
+    ("search --strategy bean", "did you mean 'beam'"),
 ])
 def test_a_wrong_cell_line_is_one_sentence_with_the_remedy(line, says):
     with pytest.raises(UsageError) as caught:
