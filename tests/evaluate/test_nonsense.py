@@ -1,5 +1,6 @@
 """A worker that a kernel took over may answer anything: that is a refusal of the kernel, never an error of ours."""
 
+import itertools
 from concurrent.futures import Future
 
 import pytest
@@ -12,8 +13,9 @@ from maxkernel_nb.task import GateName, Outcome
 
 OUTPUTS = {"tree": "*", "leaves": []}
 FACTS = {"outputs": OUTPUTS, "kernels": 1, "constant_bytes": 0, "vmem_bytes": 0, "fingerprint": "f"}
-FACTS |= {"copies": 0, "parallel": 0, "work": 0.0, "used": [], "arithmetic": []}
+FACTS |= {"copies": 0, "parallel": 0, "work": 0.0, "elements": 0, "used": [], "arithmetic": []}
 SAME = {"kind": "", "passed": True, "sentence": "Same.", "ratio": 0, "norm_ratio": 0, "max_abs_error": 0}
+_numbers = itertools.count()
 FLOATS = {"dtype": "float32", "shape": [2]}
 
 
@@ -34,7 +36,8 @@ class TakenOver:
 
 
 def traced(job, **changes):
-    cases = {case["name"]: {**FACTS, **changes} for case in job.args["cases"]}
+    fresh = {**FACTS, "fingerprint": f"f{next(_numbers)}"}  # nothing is known of it from the test before
+    cases = {case["name"]: {**fresh, **changes} for case in job.args["cases"]}
     return Reply({"cases": cases, "exports": job.args["export"]}, (b"program",) * len(job.args["export"]))
 
 
