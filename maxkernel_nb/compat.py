@@ -1,4 +1,4 @@
-"""Differences between the jax versions we support (0.7.2 to 0.10.2; calibration compiles with 0.6.2 too), each in one small function."""
+"""Differences between jax versions (0.7.2 to 0.10.2; calibration compiles with 0.6.2), each in one small function."""
 
 from __future__ import annotations
 

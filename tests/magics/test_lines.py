@@ -17,7 +17,8 @@ TEXTS = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1
 def values(option):
     if option.choices:
         return st.sampled_from(option.choices)
-    return st.floats(0, 1e6).map(str) if option.type is float else TEXTS
+    kinds = {float: st.floats(0, 1e6).map(str), int: st.integers(0, 999).map(str), bool: st.sampled_from(["on", "off"])}
+    return kinds.get(option.type, TEXTS)
 
 
 GIVEN = st.fixed_dictionaries({}, optional={o.name: values(o) for o in OPTIONS
@@ -26,14 +27,16 @@ GIVEN = st.fixed_dictionaries({}, optional={o.name: values(o) for o in OPTIONS
 
 @given(GIVEN)
 def test_every_option_arrives_as_written(given):
-    line = " ".join(f"--{name} {shlex.quote(text)}" for name, text in given.items())
+    line = " ".join(f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in given.items())
     read = parse_cell_line(f"auto {line}").options
     expected = {o.name: _expected(o, given[o.name]) for o in OPTIONS if o.name in given}
     assert read == expected
 
 
 def _expected(option, text):
-    return float(text) if option.type is float else (text,) if option.repeat else text
+    if option.type is bool:
+        return text == "on"
+    return option.type(text) if option.type in (float, int) else (text,) if option.repeat else text
 
 
 def test_braces_and_dollars_are_data():
