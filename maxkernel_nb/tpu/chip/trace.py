@@ -200,8 +200,8 @@ def _calls(trace: DeviceTrace) -> Iterable[Call]:
     for number, module in enumerate(modules):
         begin = module.start - _SLACK_NS
         end = modules[number + 1].start - _SLACK_NS if number + 1 < len(modules) else float("inf")
-        mine = [_within(events, begin, end) for events in (trace.ops, trace.transfers, trace.waits)]
-        yield _call(module, *mine, whole=trace.device >= 0)
+        ops, transfers, waits = (_within(e, begin, end) for e in (trace.ops, trace.transfers, trace.waits))
+        yield _call(module, ops, transfers, waits, trace.device >= 0)
     _none_before(trace)
 
 
