@@ -30,7 +30,7 @@ quickstart: $(VENV)/.installed-tpu-lab
 replayed: $(VENV)/.installed-tpu-lab
 	rm -rf build/nbval
 	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
-	    --ExecutePreprocessor.record_timing=False $$notebook || exit 1; done
+	    --ExecutePreprocessor.record_timing=False $$notebook && sed -i 's|$(CURDIR)/||g' $$notebook || exit 1; done
 
 lab: $(VENV)/.installed-tpu-lab
 	$(BIN)/jupyter lab $(QUICKSTART)
