@@ -17,7 +17,8 @@ from maxkernel_nb.task import Candidate, GateName
 CANDIDATE = Candidate(source="def kernel(x): ...", entry="kernel", author="test")
 OUTPUTS = {"tree": "*", "leaves": []}
 SAME = {"kind": "", "passed": True, "sentence": "Same.", "ratio": 0, "norm_ratio": 0, "max_abs_error": 0}
-FACTS = {"outputs": OUTPUTS, "kernels": 1, "constant_bytes": 0, "vmem_bytes": 0, "fingerprint": "f"}
+FACTS = {"outputs": OUTPUTS, "kernels": 1, "constant_bytes": 0, "vmem_bytes": 0, "fingerprint": "f",
+         "parallel": True}
 
 
 class Hanging:
@@ -60,6 +61,8 @@ def reaches_the_check(task):
                 return Reply({"cases": facts, "exports": names}, (b"program",) * len(names))
             case "outputs":
                 return Reply({"outputs": [OUTPUTS] * len(job.buffers)})
+            case "probes":
+                return Reply({"probes": []})
             case "check" if not checks:
                 checks.append(job)
                 return Reply({"runs": [{"outputs": []}] * len(job.args["runs"])})

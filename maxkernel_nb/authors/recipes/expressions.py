@@ -81,8 +81,9 @@ class Reader:
             return self.reduction(number, indices)
         if node.op not in SUPPORTED:
             raise Declined(f"{describe(self.graph, number)} is not an elementwise operation this recipe can render")
-        if node.op == "cast" and self.graph[node.inputs[0]].dtype != "bool":
-            raise Declined(f"it converts {self.graph[node.inputs[0]].dtype} to {node.dtype} on the way")
+        source = self.graph[node.inputs[0]].dtype if node.inputs else ""
+        if node.op == "cast" and source != "bool" and "float" not in node.dtype:
+            raise Declined(f"it converts {source} to {node.dtype} on the way")
         sugared = _silu(self.graph, number) or _gelu(self.graph, number)
         op, inputs = sugared or (node.op, node.inputs)
         args = tuple(self.read(i, self.at(number, i, indices)) for i in inputs)
