@@ -18,7 +18,7 @@ CANDIDATE = Candidate(source="def kernel(x): ...", entry="kernel", author="test"
 OUTPUTS = {"tree": "*", "leaves": []}
 SAME = {"kind": "", "passed": True, "sentence": "Same.", "ratio": 0, "norm_ratio": 0, "max_abs_error": 0}
 FACTS = {"outputs": OUTPUTS, "kernels": 1, "constant_bytes": 0, "vmem_bytes": 0, "fingerprint": "f",
-         "parallel": True}
+         "copies": 0, "parallel": 1, "work": 0, "elements": 1, "used": [], "arithmetic": []}
 
 
 class Hanging:
