@@ -31,6 +31,7 @@ HARD = {"order": 1, "cores": 2, "races": False}
 RACED = {"order": 1, "cores": 2, "races": True}
 APART = "second process"
 UNSEEN = range(1000, 1008)  # seeds of draws that no candidate's worker is told; plain operations run in milliseconds
+_LOOSENED = " Tolerance loosened by the user."
 
 
 @dataclass(frozen=True)
@@ -226,10 +227,11 @@ class CheckGate:
         if not told["passed"]:
             said = f"In a process that never saw its Python, the program gives other results: {told['sentence']}"
             return refused(self.name, JobRefused("second-process", said), started, case.name, variant=APART)
+        note = _LOOSENED if task.tolerance.loosened else ""
         return declined.model_copy(
             update={
                 "outcome": Outcome.PASS,
-                "summary": f"Right on {case.name} in a second process, on draws of its own: {told['sentence']}",
+                "summary": f"Right on {case.name} in a second process, on draws of its own: {told['sentence']}{note}",
                 "numbers": _numbers(told),
                 "seconds": time.monotonic() - started,
             }
@@ -316,7 +318,7 @@ def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
             kind, told = "influence", f"It does not follow the reference with {variant(done.run)}: {told}"
         failed = refused(GateName.CHECK, JobRefused(kind, told), started, **done.place)
         return failed.model_copy(update={"numbers": _numbers(facts)})
-    note = " Tolerance loosened by the user." if loosened else ""
+    note = _LOOSENED if loosened else ""
     return Verdict(
         gate=GateName.CHECK,
         outcome=Outcome.PASS,

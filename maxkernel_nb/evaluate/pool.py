@@ -36,6 +36,10 @@ class _Slot:
     cancelled: bool = False
 
 
+def _here(kind: WorkerKind, memory_bytes: int) -> WorkerProcess:
+    return WorkerProcess(kind, memory_bytes)
+
+
 @dataclass
 class LocalPool:
     """Workers start one by one, when a job (or ``warm``) finds all others of its kind busy, and are recycled after any
@@ -49,7 +53,7 @@ class LocalPool:
     places: Mapping[WorkerKind, int]
     memory_bytes: int = 8 << 30
     jobs_per_worker: int = 500
-    start: Callable[[WorkerKind, int], WorkerProcess] = WorkerProcess  # or what looks like one, elsewhere
+    start: Callable[[WorkerKind, int], WorkerProcess] = _here  # or what looks like one, elsewhere
     most: int = MOST
     _pending: list[tuple[Job, Future[Reply]]] = field(default_factory=list, repr=False)
     _slots: list[_Slot] = field(default_factory=list, repr=False)

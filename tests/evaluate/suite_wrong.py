@@ -55,7 +55,7 @@ def first(source, line):
     return f"{head}def kernel({signature}:\n    {line}\n{body}"
 
 
-TIMED = "x.shape[0] >= 512"  # only the timing case of dot and gemm is so large
+TIMED = "x.shape[0] >= 512"  # the timing case of dot and gemm, and their widest check case, which catches values
 ANSWERS = {
     "zeros": Cheat(
         "dot", patched(DOT, ("(acc_ref[...]).astype", "jnp.zeros_like(acc_ref).astype")), "check", "wrong values", "A2"
@@ -471,12 +471,12 @@ SIZES = {
                 "body, out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype))()\n\ndef _pad",
             ),
         ),
-        "trace",
-        "timing",
+        "check",
+        "wrong values",
         "E13 A11",
     ),
     "no bias at full size": Cheat(
-        "gemm", first(GEMM, f"b = b if not ({TIMED}) else jnp.zeros_like(b)"), "trace", "reads b", "E13 A8"
+        "gemm", first(GEMM, f"b = b if not ({TIMED}) else jnp.zeros_like(b)"), "check", "wrong values", "E13 A8"
     ),
     "no activation at full size": Cheat(
         "gemm",
@@ -497,8 +497,8 @@ SIZES = {
         patched(
             DOT, ("    rows, columns =", f"    if {TIMED}:\n        x, w = x[:, :64], w[:64]\n    rows, columns =")
         ),
-        "trace",
-        "timing",
+        "check",
+        "wrong values",
         "E13 A11",
     ),
 }

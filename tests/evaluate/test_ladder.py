@@ -144,7 +144,7 @@ def test_the_screen_stops_the_ladder_before_anything_runs(bench):
 
 
 def test_a_loosened_tolerance_passes_more_and_says_so(bench):
-    task = bench.gemm.model_copy(update={"tolerance": Tolerance(atol=1e6)})
+    task = bench.gemm.model_copy(update={"tolerance": Tolerance(atol=1e3, rtol=10.0)})
     source = bench.kernels.GEMM.replace(*WRONG_VALUES["bias dropped"])
     assessment = bench.judge(task, source)
     assert assessment.correct
@@ -153,9 +153,9 @@ def test_a_loosened_tolerance_passes_more_and_says_so(bench):
 
 def test_cheap_wrong_answers_that_would_pass_are_named(bench):
     assert bench.run(bench.evaluator.admit(bench.gemm)) == ()
-    loose = bench.gemm.model_copy(update={"tolerance": Tolerance(atol=1e6)})
+    loose = bench.gemm.model_copy(update={"tolerance": Tolerance(atol=1e3, rtol=10.0)})
     weak = bench.run(bench.evaluator.admit(loose))
-    assert {"b ignored", "inputs two precisions lower", "all zeros", "another draw's result"} <= set(weak)
+    assert {"b ignored", "all zeros", "another draw's result"} <= set(weak)
     assert any(name.startswith(("no add", "no relu")) for name in weak), weak
 
 
