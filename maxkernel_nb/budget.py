@@ -41,6 +41,9 @@ class Budget(Value):
     def judged_left(self, spend: Spend) -> int | None:
         return None if self.judged is None else max(0, self.judged - spend.judged)
 
+    def chip_seconds_left(self, spend: Spend) -> float | None:
+        return None if self.chip_seconds is None else max(0.0, self.chip_seconds - spend.chip_seconds)
+
 
 def parse_budget(text: str) -> Budget:
     """``"20 candidates, 10m, $2, 200k tokens"`` in any order; what is not named keeps its default.

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
+from maxkernel_nb.tpu.chip.profile import MeasuredPair
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
@@ -114,6 +115,14 @@ class CandidateProfiled(Event):
     kind: Literal["candidate-profiled"] = "candidate-profiled"
     candidate: str
     profile: ScheduleProfile
+
+
+class CandidateMeasured(Event):
+    """Profiles of the candidate and of the reference beside it, from a chip's traces."""
+
+    kind: Literal["candidate-measured"] = "candidate-measured"
+    candidate: str
+    profiles: MeasuredPair
 
 
 class Timing(Value):
@@ -385,8 +394,8 @@ class NodeMarked(Event):
 
 AnyEvent = Annotated[
     RunCreated | StepStarted | StepFinished | BaselineProfiled | PlanMade | TaskAdmitted | DecisionRefused
-    | CandidateAdded | VerdictReached | CandidateProfiled | BestChanged | Spent | Noted | ProposalMade
-    | DecisionTaken | Applied | Undone | OptionsChanged | StatusChanged | RunEnded | ConversationOpened
+    | CandidateAdded | VerdictReached | CandidateProfiled | CandidateMeasured | BestChanged | Spent | Noted
+    | ProposalMade | DecisionTaken | Applied | Undone | OptionsChanged | StatusChanged | RunEnded | ConversationOpened
     | ModelSaid | ModelReplied | ConversationClosed | LessonLearned | QuestionAsked | AnswerGiven | Explained
     | ControlChanged | EdgeAdded | DrawObserved | NodeMarked,
     Field(discriminator="kind"),

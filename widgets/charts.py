@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS, HATCHES, MARKERS = (REFERENCE, BEST), ("", "////"), "os"
+COLOURS, MARKERS = (REFERENCE, BEST), "os"
+HATCHES = {"modelled": ("", "////"), "measured": ("....", "xxxx")}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def charts(profile: ProfileView | None) -> tuple[Chart, ...]:
     """Times, unit utilisation, roofline, a pipeline step and the VMEM map, as far as the profile has them.
 
     Equal profiles give equal bytes. A kernel without counted flops (a reduction over rows) has no place under a roof:
-    no roofline is drawn then. Step and VMEM are of the last side, the kernel where there is one.
+    no roofline is drawn then. Step and VMEM are of the last side that has them, the kernel where there is one. Measured
+    sides lie in the same pictures as the modelled ones.
     """
     if profile is None or not any(side.ms > 0 for side in profile.sides):
         return ()
@@ -48,14 +50,24 @@ def charts(profile: ProfileView | None) -> tuple[Chart, ...]:
         made.append(_units(profile))
     if profile.roof is not None and any(_has_point(side) for side in profile.sides):
         made.append(_roofline(profile))
-    last = profile.sides[-1]
+    last = [s for s in profile.sides if s.evidence == "modelled"][-1:] or profile.sides[-1:]
+    return (*made, *_within(last[0]))
+
+
+def _within(last: SideView) -> list[Chart]:
+    made = []
     if last.step is not None:
         figure, alt = draw_step(last.step)
         made.append(_chart(f"One pipeline step of {last.step.op}", alt, figure))
     if last.vmem is not None:
         figure, alt = draw_vmem(last.vmem)
         made.append(_chart(f"VMEM of {last.vmem.op}", alt, figure))
-    return tuple(made)
+    return made
+
+
+def _evidence(profile: ProfileView) -> str:
+    """``modelled``, ``measured``, or both words."""
+    return " and ".join(dict.fromkeys(s.evidence for s in profile.sides))
 
 
 def _chart(title: str, alt: str, figure: Figure) -> Chart:
@@ -67,7 +79,7 @@ def _times(profile: ProfileView) -> Chart:
     figure, axes = figure_and_axes(0.55 + 0.42 * len(sides))
     for at, side in enumerate(sides):
         error = side.ms * side.error_pct / 100 if side.error_pct is not None else None
-        axes.barh(at, side.ms, 0.56, color=_colour(at), hatch=_hatch(at), edgecolor=PAPER, lw=0, xerr=error,
+        axes.barh(at, side.ms, 0.56, color=_colour(at), hatch=_hatch(at, side), edgecolor=PAPER, lw=0, xerr=error,
                   ecolor=INK, capsize=3, error_kw={"lw": 1})  # fmt: skip
         axes.plot(
             [side.bound_ms] * 2,
@@ -89,17 +101,19 @@ def _times(profile: ProfileView) -> Chart:
     axes.invert_yaxis()
     axes.margins(x=0.28)
     axes.set_xlim(left=0)
-    axes.set_xlabel("modelled time (ms), whiskers: typical error")
+    axes.set_xlabel(f"{_evidence(profile)} time (ms), whiskers: typical error")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label} {s.time}, bound {s.bound_ms:.3g} ms" for s in sides)
-    return _chart("Modelled time", f"Bars of modelled time: {said}.", figure)
+    how = _evidence(profile)
+    return _chart(f"{how.capitalize()} time", f"Bars of {how} time: {said}.", figure)
 
 
 def _against(sides: tuple[SideView, ...], at: int) -> str:
-    """How much faster than the first side."""
-    if at == 0 or sides[at].ms <= 0 or sides[0].ms <= 0:
+    """How much faster than the first side with the same evidence: a measured time is held against measured ones."""
+    first = next(n for n, side in enumerate(sides) if side.evidence == sides[at].evidence)
+    if at == first or sides[at].ms <= 0 or sides[first].ms <= 0:
         return ""
-    ratio = sides[0].ms / sides[at].ms
+    ratio = sides[first].ms / sides[at].ms
     return f"  ({ratio:.2f}× faster)" if ratio >= 1 else f"  ({1 / ratio:.2f}× slower)"
 
 
@@ -107,13 +121,12 @@ def _units(profile: ProfileView) -> Chart:
     sides = [s for s in profile.sides if s.units]
     names = [u.label for u in sides[0].units]
     figure, axes = figure_and_axes(0.6 + 0.34 * len(names))
-    thick = 0.8 / len(profile.sides)
-    for at, side in enumerate(profile.sides):
-        if not side.units:
-            continue
-        places = [n + (at - (len(profile.sides) - 1) / 2) * thick for n in range(len(side.units))]
+    thick = 0.8 / len(sides)
+    for number, side in enumerate(sides):
+        at = profile.sides.index(side)
+        places = [n + (number - (len(sides) - 1) / 2) * thick for n in range(len(side.units))]
         shares = [u.share * 100 for u in side.units]
-        axes.barh(places, shares, thick * 0.92, color=_colour(at), hatch=_hatch(at), edgecolor=PAPER, lw=0,
+        axes.barh(places, shares, thick * 0.92, color=_colour(at), hatch=_hatch(at, side), edgecolor=PAPER, lw=0,
                   label=side.label)  # fmt: skip
         for place, share in zip(places, shares, strict=True):
             axes.annotate(f" {share:.0f} %", (share, place), va="center", fontsize=7.5, color=INK)
@@ -143,7 +156,7 @@ def _roofline(profile: ProfileView) -> Chart:
         _point(axes, profile, side)
     axes.margins(y=0.15)
     axes.set_xlabel("flop per HBM byte")
-    axes.set_ylabel("TFLOP/s, modelled")
+    axes.set_ylabel(f"TFLOP/s, {_evidence(profile)}")
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     said = "; ".join(f"{s.label} {s.tflops:.3g} TFLOP/s at {s.intensity:.3g} flop per byte" for s in shown)
     return _chart(
@@ -163,8 +176,9 @@ def _point(axes: Axes, profile: ProfileView, side: SideView) -> None:
         marker=MARKERS[at % 2],
         ms=9,
         ls="",
-        color=_colour(at),
-        markeredgecolor=INK,
+        color=_colour(at) if side.evidence == "modelled" else "none",
+        markeredgecolor=INK if side.evidence == "modelled" else _colour(at),
+        markeredgewidth=1 if side.evidence == "modelled" else 2.5,
         label=f"{side.label}: {side.tflops:.3g} TFLOP/s",
     )
 
@@ -173,8 +187,8 @@ def _colour(at: int) -> str:
     return COLOURS[at % 2]
 
 
-def _hatch(at: int) -> str:
-    return HATCHES[at % 2]
+def _hatch(at: int, side: SideView) -> str:
+    return HATCHES[side.evidence][at % 2]
 
 
 def _bytes(figure: Figure, kind: Literal["png", "svg"]) -> bytes:

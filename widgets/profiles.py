@@ -16,7 +16,7 @@ def profile_bundle(view: ProfileView, title: str) -> dict[str, Any]:
 
 def profile_text(view: ProfileView) -> str:
     """Each side's bottleneck with its evidence, and how the second compares with the first."""
-    parts = ["\n".join((s.label, *(f"  {x}" for x in s.lines or (f"{s.time} modelled.",)))) for s in view.sides]
+    parts = ["\n".join((s.label, *(f"  {x}" for x in s.lines or (f"{s.time} {s.evidence}.",)))) for s in view.sides]
     if len(view.sides) == 2 and all(side.ms > 0 for side in view.sides):
         first, second = view.sides
         ratio = first.ms / second.ms

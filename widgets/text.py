@@ -89,10 +89,12 @@ def _profile(doc: Document) -> str:
         + _rows(
             (
                 s.label,
-                f"{s.time}, bound by {s.bound or '?'}" + (f", ±{s.error_pct:.0f} %" if s.error_pct is not None else ""),
+                s.time if s.evidence == "measured" else f"{s.time}, bound by {s.bound or '?'}"
+                + (f", ±{s.error_pct:.0f} %" if s.error_pct is not None else ""),
             )
             for s in doc.profile.sides
         )
+        + "".join(f"\n  {sentence}" for sentence in doc.profile.difference)
     )
 
 

@@ -27,6 +27,8 @@ async def judge(runtime: Runtime, candidate: Candidate, gates: Sequence[GateName
             runtime.spent(Spend(chip_seconds=round(seconds, 3)), what=key)
         if judged.profile is not None:
             runtime.run.emit(ev.CandidateProfiled(candidate=candidate.id, profile=judged.profile))
+        if judged.measured is not None:
+            runtime.run.emit(ev.CandidateMeasured(candidate=candidate.id, profiles=judged.measured))
         return judged
 
     title = f"{'Judge' if GateName.CHECK in gates else 'Try'} {_described(candidate)}"

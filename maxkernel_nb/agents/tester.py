@@ -35,7 +35,7 @@ async def judge_fully(runtime: Runtime, candidate: Candidate) -> Judged:
         return judged
     assessment = judged.assessment
     found = Assessment(candidate=candidate.id, verdicts=(*assessment.verdicts, *extra), complete=assessment.complete)
-    return Judged(assessment=found, profile=judged.profile)
+    return judged.model_copy(update={"assessment": found})
 
 
 def draws_wanted(runtime: Runtime) -> bool:

@@ -200,6 +200,7 @@ class SideView(Value):
     """One program's profile. ``share`` of a unit is of its issue slots, weighted by the modelled time of each op."""
 
     label: str
+    evidence: Literal["modelled", "measured"] = "modelled"
     ms: float
     time: str
     bound: str
@@ -222,9 +223,13 @@ class RoofView(Value):
 
 
 class ProfileView(Value):
+    """``sides``: the XLA reference first, then the best kernel; where a chip measured them, the same two as measured.
+    ``difference``: in sentences, where the measured kernel and its model part."""
+
     caption: str
-    sides: tuple[SideView, ...]  # the XLA reference first, then the best kernel
+    sides: tuple[SideView, ...]
     roof: RoofView | None = None
+    difference: tuple[str, ...] = ()
 
 
 class CandidateRow(Value):
@@ -320,6 +325,24 @@ class NodeView(Value):
     source: str = ""
     mark: str = ""
     commands: tuple[Fact, ...] = ()
+
+
+class ComparedRow(Value):
+    label: str
+    left: str
+    right: str
+
+
+class ComparisonView(Value):
+    """Two candidates beside each other, sent when it is asked for. ``diff`` leads from the left one to the right."""
+
+    kind: Literal["comparison"] = "comparison"
+    left: str
+    right: str
+    facts: tuple[ComparedRow, ...]
+    verdicts: tuple[ComparedRow, ...]
+    profile: tuple[SideView, ...]
+    diff: DiffView
 
 
 class Document(Value):

@@ -1,13 +1,14 @@
-"""The profile section: the XLA reference beside the best kernel, both modelled."""
+"""The profile section: the XLA reference beside the best kernel, modelled, and as a chip measured them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from maxkernel_nb.document import model as m
 from maxkernel_nb.document.step import step_view, vmem_view
 from maxkernel_nb.engine.state import RunState
+from maxkernel_nb.tpu.chip.profile import MeasuredPair, MeasuredProfile
 from maxkernel_nb.tpu.chips import CHIPS
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
@@ -31,7 +32,55 @@ def profile_view(state: RunState) -> m.ProfileView | None:
     best = state.candidates.get(state.best) if state.best else None
     pairs = (("XLA reference", state.baseline), ("Best kernel", best.profile if best else None))
     known = tuple((label, profile) for label, profile in pairs if profile is not None)
-    return compared(known, state.task.chip if state.task else "")
+    view = compared(known, state.task.chip if state.task else "")
+    return view if best is None or best.measured is None else beside_measured(view, best.measured, dict(known))
+
+
+def beside_measured(
+    view: m.ProfileView | None, pair: MeasuredPair, modelled: Mapping[str, ScheduleProfile]
+) -> m.ProfileView:
+    """The same pictures, with a side more for each program that was measured."""
+    labelled = (("XLA reference", pair.reference), ("Best kernel", pair.candidate))
+    sides = tuple(measured_side(label, found, modelled.get(label)) for label, found in labelled)
+    on = f"Measured on {pair.candidate.device}"
+    if view is None:
+        return m.ProfileView(caption=f"{on}.", sides=sides)
+    caption = f"{on}, beside what was modelled."
+    return view.model_copy(update={"caption": caption, "sides": (*view.sides, *sides), "difference": pair.difference})
+
+
+def measured_side(label: str, found: MeasuredProfile, modelled: ScheduleProfile | None) -> m.SideView:
+    """FLOP and bytes are the trace's own; where it tells none (a Pallas call), those that the model counted."""
+    flops, moved = (sum(getattr(op, name) for op in found.ops) for name in ("flops", "hbm_bytes"))
+    if modelled is not None and not (flops and moved):
+        flops, moved = modelled.flops, modelled.hbm_bytes
+    return m.SideView(
+        label=f"{label}, measured", evidence="measured", ms=_finite(found.ms), time=time_text(found.ms), bound="",
+        bound_ms=_finite(modelled.roofline_ms) if modelled else 0.0,
+        intensity=_finite(flops / moved) if moved else 0.0,
+        tflops=_finite(flops / found.ms / 1e9) if found.ms else 0.0,
+        ops=tuple(m.OpRow(name=o.name, kind=o.category, ms=_finite(o.ms), time=time_text(o.ms), bound="")
+                  for o in found.ops[:TOP_OPS]),
+        facts=_measured_facts(found, flops, moved), lines=found.notes,
+    )  # fmt: skip
+
+
+def _measured_facts(found: MeasuredProfile, flops: float, moved: float) -> tuple[m.Fact, ...]:
+    achieved = f"{flops / found.ms / 1e9:.3g} TFLOP/s" if flops and found.ms else ""
+    traffic = f"{moved / found.ms / 1e6:.3g} GB/s" if moved and found.ms else ""
+    pairs = (
+        ("Measured time", time_text(found.ms)),
+        ("Achieved", achieved + _of_peak(found.of_peak_flops)),
+        ("HBM traffic achieved", traffic + _of_peak(found.of_peak_hbm)),
+        ("Copies with other work beside them", "" if found.overlap is None else f"{found.overlap:.0%}"),
+        ("Waits for copies or semaphores", "" if found.sync_wait is None else f"{found.sync_wait:.0%}"),
+        ("Read from", "profiler trace"),
+    )
+    return tuple(m.Fact(label=k, value=v) for k, v in pairs if v)
+
+
+def _of_peak(share: float | None) -> str:
+    return "" if share is None else f" ({share:.0%} of the peak)"
 
 
 def compared(pairs: Sequence[tuple[str, ScheduleProfile]], chip: str) -> m.ProfileView | None:

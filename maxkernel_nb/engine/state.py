@@ -15,6 +15,7 @@ from maxkernel_nb.events import AnyEvent, RunOutcome, Spend, Status
 from maxkernel_nb.journal import no_collections
 from maxkernel_nb.patches import Patch
 from maxkernel_nb.task import Candidate, KernelTask, Plan, Verdict
+from maxkernel_nb.tpu.chip.profile import MeasuredPair
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
@@ -34,6 +35,7 @@ class CandidateState(Value):
     candidate: Candidate
     verdicts: tuple[Verdict, ...] = ()
     profile: ScheduleProfile | None = None
+    measured: MeasuredPair | None = None
 
 
 class ProposalState(Value):
@@ -255,6 +257,11 @@ def _(event: ev.VerdictReached, state: _Draft) -> dict[str, Any]:
 @_apply.register
 def _(event: ev.CandidateProfiled, state: _Draft) -> dict[str, Any]:
     return _update_candidate(state, event.candidate, profile=event.profile)
+
+
+@_apply.register
+def _(event: ev.CandidateMeasured, state: _Draft) -> dict[str, Any]:
+    return _update_candidate(state, event.candidate, measured=event.profiles)
 
 
 def _place(verdict: Verdict) -> tuple[Any, ...]:

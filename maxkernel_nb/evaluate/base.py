@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Verdict
+from maxkernel_nb.tpu.chip.profile import MeasuredPair
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
@@ -14,10 +15,12 @@ TUNING_GATES = (GateName.SCREEN, GateName.TRACE, GateName.COMPILE, GateName.MODE
 
 
 class Judged(Value):
-    """An assessment and, when the model gate ran, the candidate's profile on the timing case."""
+    """An assessment and, when the model gate ran, the candidate's profile on the timing case. ``measured``: what a chip
+    showed of it and of the reference, where one measured."""
 
     assessment: Assessment
     profile: ScheduleProfile | None = None
+    measured: MeasuredPair | None = None
 
 
 class Evaluator(Protocol):

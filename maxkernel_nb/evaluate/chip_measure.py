@@ -15,9 +15,9 @@ from maxkernel_nb.evaluate.ground import Ground
 from maxkernel_nb.tpu.chip import refit
 from maxkernel_nb.tpu.chip.agreement import TOLERANCE, Clocks, ClocksDisagree, agree
 from maxkernel_nb.tpu.chip.compare import Comparison, Rules, Window, compare
-from maxkernel_nb.tpu.chip.profile import MeasuredProfile, difference
+from maxkernel_nb.tpu.chip.profile import MeasuredPair, MeasuredProfile, difference
 from maxkernel_nb.tpu.chip.quiet import QUIET, Quiet
-from maxkernel_nb.tpu.chip.session import CANDIDATE, SIDES
+from maxkernel_nb.tpu.chip.session import CANDIDATE, REFERENCE, SIDES
 from maxkernel_nb.tpu.chips import CHIPS
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
@@ -52,11 +52,13 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """``numbers`` and ``sentence`` for the verdict, ``record`` for who wants to check them (JSON)."""
+    """``numbers`` and ``sentence`` for the verdict, ``record`` for who wants to check them (JSON). ``profiles``: None
+    where the device gave none."""
 
     numbers: dict[str, float]
     sentence: str
     record: dict[str, Any]
+    profiles: MeasuredPair | None = None
 
 
 @dataclass
@@ -220,7 +222,8 @@ class Measurement:
             f"{measured_ms:.4g} ms measured on {about['kind']}, {told} the reference's {reference_ms:.4g} ms "
             f"({ratio.value:.3f}x, 95 % interval {ratio.low:.3f} to {ratio.high:.3f})."
         )
-        notes += self._learn(profiles, about)
+        pair = self._laid_beside(profiles)
+        notes += self._learn(pair, about)
         record = {
             "device": {**about, "name": place.name}, "call": found.call, "numbers": numbers, "includes": INCLUDES,
             "rules": vars(self.rules), "opened": self.opened, "notes": notes,
@@ -229,7 +232,14 @@ class Measurement:
             "pairs_ms": np.concatenate(found.final.windows)[:RECORD_PAIRS].round(6).tolist(),
             "profiles": {side: p.to_dict() for side, p in profiles.items()},
         }  # fmt: skip
-        return Measured(numbers, " ".join([sentence, *notes]), record)
+        return Measured(numbers, " ".join([sentence, *notes]), record, pair)
+
+    def _laid_beside(self, profiles: dict[str, MeasuredProfile]) -> MeasuredPair | None:
+        if not set(SIDES) <= set(profiles):
+            return None
+        modelled, measured = self.ground.profile, profiles[CANDIDATE]
+        told = difference(modelled, measured) if modelled is not None else ()
+        return MeasuredPair(reference=profiles[REFERENCE], candidate=measured, difference=told)
 
     def _doubts(self, ms: float, about: dict[str, Any]) -> list[str]:
         """A time below what writing the outputs alone takes is impossible, and refused."""
@@ -245,16 +255,15 @@ class Measurement:
             return [f"Below the roofline of {profile.roofline_ms:.4g} ms: it does not read or compute all of it."]
         return []
 
-    def _learn(self, profiles: dict[str, MeasuredProfile], about: dict[str, Any]) -> list[str]:
+    def _learn(self, found: MeasuredPair | None, about: dict[str, Any]) -> list[str]:
         """The difference to the model in words; a pair is kept to fit the model to this machine."""
-        modelled, measured = self.ground.profile, profiles.get(CANDIDATE)
-        if about["platform"] != "tpu" or modelled is None or measured is None:
+        if about["platform"] != "tpu" or self.ground.profile is None or found is None:
             return []
         program = self.ground.exports[self.ground.task.timing_case.name]
         plain = self.ground.records.get("profile", program, self.ground.task.chip)  # as it was before any fit
         if plain is not None and "profile" in plain:
-            refit.record(refit.pair(program, ScheduleProfile.from_dict(plain["profile"]), measured.ms))
-        return list(difference(modelled, measured))
+            refit.record(refit.pair(program, ScheduleProfile.from_dict(plain["profile"]), found.candidate.ms))
+        return list(found.difference)
 
 
 def _bytes(leaf: dict[str, Any]) -> int:

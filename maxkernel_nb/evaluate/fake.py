@@ -1,6 +1,7 @@
 """A deterministic evaluator for tests: verdicts follow from marks in the candidate's text.
 
-``# wrong`` fails the check gate, ``# time=0.5`` sets the modelled ms (default 1.0).
+``# wrong`` fails the check gate, ``# time=0.5`` sets the modelled ms (default 1.0). With ``chip``, what passed
+every gate is measured: ``# measured=0.5`` sets the ms (default: as modelled), at two chip seconds each.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Outcome, Verdict
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
+CHIP_S = 2.0
+
 
 class FakeEvaluator:
-    def __init__(self, baseline_ms: float | None = 2.0, delay_s: float = 0.0) -> None:
-        self.baseline_ms = baseline_ms
+    def __init__(self, baseline_ms: float | None = 2.0, delay_s: float = 0.0, chip: bool = False) -> None:
+        self.baseline_ms, self.chip = baseline_ms, chip
         self.delay_s = delay_s
         self.judged: list[tuple[str, tuple[GateName, ...]]] = []
         self.closed = False
@@ -62,7 +65,18 @@ class FakeEvaluator:
                 declined = gate in (GateName.COMPILE, GateName.MODEL) and self.baseline_ms is None
                 outcome = Outcome.DECLINED if declined else Outcome.PASS
                 found.append(Verdict(gate=gate, outcome=outcome, summary=f"{gate} {outcome}"))
-        return found
+        return [*found, *self._measured(candidate, gates)]
+
+    def _measured(self, candidate: Candidate, gates: Sequence[GateName]) -> list[Verdict]:
+        if not self.chip or self.baseline_ms is None or not set(ALL_GATES) <= set(gates):
+            return []
+        marks = [re.search(rf"# {name}=([\d.]+)", candidate.source) for name in ("measured", "time")]
+        ms = next((float(m[1]) for m in marks if m), 1.0)
+        ratio = self.baseline_ms / ms
+        numbers = {"measured_ms": ms, "reference_measured_ms": self.baseline_ms, "measured_speedup": ratio,
+                   "speedup_low": ratio * 0.99, "speedup_high": ratio * 1.01, "chip_s": CHIP_S}
+        return [Verdict(gate=GateName.CHIP, outcome=Outcome.PASS, summary=f"{ms} ms measured", numbers=numbers,
+                        evidence="measured")]
 
     def close(self) -> None:
         self.closed = True

@@ -17,6 +17,7 @@ from maxkernel_nb.evaluate.probes import Probe
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Candidate, Case, Diagnostic, GateName, KernelTask, Outcome, Verdict
+from maxkernel_nb.tpu.chip.profile import MeasuredPair
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 
@@ -58,6 +59,7 @@ class Ground:
     declined: dict[str, str] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)  # case -> digest
     profile: ScheduleProfile | None = None
+    measured: MeasuredPair | None = None
     ahead: asyncio.Task[None] | None = None
 
     def program(self) -> dict[str, Any]:

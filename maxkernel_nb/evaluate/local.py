@@ -106,7 +106,8 @@ class LocalEvaluator:
             if ground.ahead is not None:
                 ground.ahead.cancel(*stopped.args)
             raise
-        return Judged(assessment=_assessment(candidate, verdicts, gates), profile=ground.profile)
+        assessment = _assessment(candidate, verdicts, gates)
+        return Judged(assessment=assessment, profile=ground.profile, measured=ground.measured)
 
     async def _ladder(self, ground: Ground) -> AsyncIterator[Verdict]:
         for gate in self._gates(ground.gates):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maxkernel_nb.agents.measurer import measure_likely
 from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import BudgetExceeded
@@ -35,4 +36,9 @@ async def _explore(runtime: Runtime) -> str:
     world, settings = AuthorWorld(runtime), runtime.settings
     await world.open()
     strategy = strategy_named(settings.strategy, world, settings.budget.judged, settings.seed)
-    return await Explorer(runtime, world, strategy, settings.width).run()
+    explorer = Explorer(runtime, world, strategy, settings.width)
+    reason = await explorer.run()
+    known = runtime.run.state.candidates
+    timed = [n for n in explorer.graph.nodes.values() if n.timed and n.ms is not None and n.id in known]
+    await measure_likely(runtime, [(n.ms, known[n.id].candidate) for n in timed if n.ms is not None])
+    return reason

@@ -43,6 +43,14 @@ class MeasuredProfile(Value):
     notes: tuple[str, ...] = ()
 
 
+class MeasuredPair(Value):
+    """Both programs of one measurement. ``difference``: sentences on how the candidate's differs from its model."""
+
+    reference: MeasuredProfile
+    candidate: MeasuredProfile
+    difference: tuple[str, ...] = ()
+
+
 def profile(calls: Sequence[Call], device: str, chip: Chip | None = None) -> MeasuredProfile:
     """The mean over ``calls`` of one program."""
     count = len(calls)
