@@ -86,7 +86,7 @@ def _admit(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     with _harness(options) as harness:
-        return _told(harness.run(_items(options), options.size), harness, options)
+        return _told(harness.run(_items(options), options.size, options.evidence), harness, options)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -210,6 +210,8 @@ def parser() -> argparse.ArgumentParser:
 
     running = command("run", _run, "compile the references for a chip and model their time; at smoke size run them too")
     running.add_argument("--size", choices=("full", "smoke"), default="full")
+    running.add_argument("--evidence", choices=("modelled", "measured"), default="modelled",
+                         help="measured: also timed on this machine's TPU (MAXKERNEL_MEASURE=cpu: a rehearsal)")
     judging = command("evaluate", _evaluate, "judge a kernel file")
     judging.add_argument("id", metavar="ID")
     judging.add_argument("--kernel", type=Path, required=True, metavar="FILE",

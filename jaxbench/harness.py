@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jaxbench import bridge, kernel_files
 from jaxbench.progress import Progress, Silent
@@ -25,12 +25,14 @@ from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.ground import Limits
 from maxkernel_nb.evaluate.local import LocalEvaluator
 from maxkernel_nb.store import Project
-from maxkernel_nb.task import KernelTask, Outcome, Verdict
+from maxkernel_nb.task import Assessment, KernelTask, Outcome, Verdict
+from maxkernel_nb.tpu.chip.owner import VARIABLE, ownership
 from maxkernel_nb.tpu.chips import chip as find_chip
 from maxkernel_nb.values import content_hash
 
 FULL_SIZE = Limits(trace_s=300.0, check_s=600.0, compare_s=600.0, compile_s=1200.0)
 RESULTS = "bench/results.jsonl"  # below .maxkernel
+Evidence = Literal["modelled", "measured"]
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,18 @@ class Harness:
     def __exit__(self, *about: object) -> None:
         self.evaluator.close()
 
-    def run(self, items: Sequence[Item], size: Size = "full") -> Done:
-        """The references themselves: compiled for the chip and modelled; at smoke size also run here on the CPU."""
-        return self._each(items, lambda item: self._reference(item, size))
+    def run(self, items: Sequence[Item], size: Size = "full", evidence: Evidence = "modelled") -> Done:
+        """The references themselves: compiled for the chip and modelled; at smoke size also run here on the CPU.
+
+        ``evidence`` ``measured``: on this machine's chip too, in turn with the algebraic short form where there is one,
+        else with itself. Raises ``UsageError`` where there is no chip.
+        """
+        if evidence == "measured" and (owned := ownership()).owner == "none":
+            raise UsageError(
+                f"--evidence measured needs a TPU, and {owned.reason}; leave it out, or set {VARIABLE}=cpu for a "
+                "rehearsal on the CPU."
+            )
+        return self._each(items, lambda item: self._reference(item, size, evidence))
 
     def evaluate(self, item: Item, path: Path, salt: str = "") -> Result:
         """Judges a kernel file on fresh draws, or on those of an earlier judgement, whose ``salt`` its result names.
@@ -111,9 +122,9 @@ class Harness:
                 return Done(tuple(made), skipped, interrupted=True)
         return Done(tuple(made), skipped)
 
-    def _reference(self, item: Item, size: Size) -> Result | None:
+    def _reference(self, item: Item, size: Size, evidence: Evidence) -> Result | None:
         started = time.monotonic()
-        base = self._blank(item, Kind.REFERENCE, size)
+        base = self._blank(item, Kind.REFERENCE, size).model_copy(update={"asked": evidence})
         try:
             task, short = self._wait(item.timed(self.evaluator, self.chip, size))
         except UsageError:
@@ -130,7 +141,20 @@ class Harness:
             changes |= smoke_run(item.bench)
         if changes.get("status") is not Status.REFUSED:
             changes |= self._modelled(task, short)
+        if evidence == "measured" and changes.get("status") is None:
+            changes |= self._measured(task, short, changes.get("reference_ms"))
         return _ended(base, started, **changes)
+
+    def _measured(self, task: KernelTask, short: KernelTask | None, modelled_ms: float | None) -> dict[str, Any]:
+        """The chip's verdicts, and its times where they are a chip's: a rehearsal's stay in the verdicts."""
+        other = short.reference(short.timing_case.name).device if short is not None else ""
+        verdicts = self._wait(self.evaluator.measure_reference(task, other))
+        found = Assessment(candidate="", verdicts=verdicts).measured
+        facts: dict[str, Any] = {"verdicts": verdicts, "modelled_ms": modelled_ms}
+        if found is None:
+            return facts
+        times = {"evidence": "measured", "reference_ms": found.numbers["reference_measured_ms"]}
+        return {**facts, **times, "algebra_ms": found.numbers["measured_ms"] if other else None}
 
     def _modelled(self, task: KernelTask, short: KernelTask | None) -> dict[str, Any]:
         missing = without_compiler()
@@ -228,11 +252,23 @@ def line(result: Result) -> str:
             told += f"; published {result.published_ms:.4g} ms{note}"
         if result.kind is Kind.REFERENCE and result.algebraic_gain:
             told += f"; algebra alone {result.algebraic_gain:.1f}x"
+    if result.kind is Kind.REFERENCE and result.verdicts:
+        told += f"; {_on_chip(result)}"
     elif result.ok and result.kernel_hash:
         told = "verified, not timed"
     if result.cpu_wall_ms is not None:
         told += f"; {result.cpu_wall_ms:.3g} ms wall clock on this CPU"
     return f"{result.task:58} {told}"
+
+
+def _on_chip(result: Result) -> str:
+    last = result.verdicts[-1]
+    if "reference_measured_ms" not in last.numbers:
+        return f"{last.variant or 'chip'}: {last.summary}"
+    n = last.numbers
+    beside = f"; modelled {result.modelled_ms:.4g} ms" if result.evidence == "measured" and result.modelled_ms else ""
+    where = last.variant or "chip"
+    return f"{where}: {n['reference_measured_ms']:.4g} ms in {n['pairs']:.0f} pairs, {n['chip_s']:.3g} s{beside}"
 
 
 def _facts(facts: Facts) -> dict[str, Any]:

@@ -32,7 +32,8 @@ class Status(StrEnum):
 
 
 class Result(Value):
-    """One task, once. Times in ms. ``evidence`` says of all times whether they are modelled or measured.
+    """One task, once. Times in ms. ``evidence`` says of all times but ``modelled_ms`` (of the reference, kept beside a
+    measured time) whether they are modelled or measured; ``asked``: which was wanted.
 
     ``reference_ms``: the task's program under XLA; ``algebra_ms``: its algebraic short form in plain JAX under XLA,
     where the task has one; ``kernel_ms``: the kernel. ``cpu_wall_ms`` is wall clock of the reference on this machine's
@@ -50,12 +51,14 @@ class Result(Value):
     inputs: str = "ours"
     chip: str = "v6e"
     evidence: Literal["modelled", "measured", ""] = ""
+    asked: Literal["modelled", "measured"] = "modelled"
     task_hash: str = ""
     kernel_hash: str = ""
     author: str = ""
     mode: str = ""
     run: str = ""
     reference_ms: float | None = None
+    modelled_ms: float | None = None
     algebra_ms: float | None = None
     kernel_ms: float | None = None
     roofline_ms: float | None = None
@@ -92,7 +95,8 @@ class Result(Value):
     @property
     def algebraic_gain(self) -> float | None:
         """The part of a gain that plain JAX has after the algebra: reference over short form."""
-        known = self.reference_ms and self.algebra_ms and self.evidence != "measured"  # the short form is modelled only
+        alike = self.evidence != "measured" or self.kind is Kind.REFERENCE  # beside kernels the short form is modelled
+        known = self.reference_ms and self.algebra_ms and alike
         return self.reference_ms / self.algebra_ms if known else None  # type: ignore[operator]
 
     @property
@@ -107,7 +111,7 @@ class Result(Value):
         versions = {k: v for k, v in self.versions.items() if k != "maxkernel-nb"}
         who = [self.kernel_hash] if self.kind is Kind.KERNEL else [self.author, self.mode]
         asked = [self.suite, self.task, self.kind, self.size, self.inputs, self.chip, self.task_hash, who, versions]
-        return content_hash(asked)[:16]
+        return content_hash([*asked, *(["measured"] if self.asked == "measured" else [])])[:16]
 
 
 class ResultFile:

@@ -146,13 +146,21 @@ class ChipGate:
                        seconds=time.monotonic() - started)  # fmt: skip
 
 
+def leaves(exported: bytes) -> list[dict[str, Any]]:
+    """Shape and dtype of each output of an exported program."""
+    import jax.export
+
+    avals = jax.export.deserialize(bytearray(exported)).out_avals
+    return [{"shape": list(a.shape), "dtype": a.dtype.name} for a in avals]
+
+
 async def _programs(ground: Ground, rehearsal: bool) -> tuple[bytes, bytes]:
     """The reference's and the candidate's exported programs for the timing case."""
     case = ground.task.timing_case
     reference = ground.task.reference(case.name).device
     if not reference:
         raise Refused("the reference has no exported program at full size")
-    if not rehearsal:
+    if not rehearsal or not ground.candidate.source:  # a reference's own program runs anywhere
         return ground.store.get(reference), ground.store.get(ground.exports[case.name])
     fingerprint = ground.facts[case.name]["fingerprint"]
     job = ground.job("rehearse", ground.limits.trace_s, case=case.to_dict(), fingerprint=fingerprint)

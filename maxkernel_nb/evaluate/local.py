@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON, Caller
-from maxkernel_nb.evaluate.chip_gate import ChipGate, Places
+from maxkernel_nb.evaluate.chip_gate import ChipGate, Places, leaves
 from maxkernel_nb.evaluate.chip_place import fleet
 from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, fitted, profiled, recorded, without_compiler
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
@@ -71,6 +71,19 @@ class LocalEvaluator:
         ground = self._ground(task, Candidate(source="", entry="", author=""), ())
         data = await recorded(ground, "profile", task.reference(task.timing_case.name).device)
         return fitted(ScheduleProfile.from_dict(data["profile"]))
+
+    async def measure_reference(self, task: KernelTask, other: str = "") -> tuple[Verdict, ...]:
+        """The chip's verdicts on the reference's program, in turn with ``other`` (an exported program's digest; empty:
+        with itself). None where there is nothing to measure on."""
+        places = self._chips()
+        if places is None:
+            return ()
+        ground, case = self._ground(task, Candidate(source="", entry="", author=""), ()), task.timing_case.name
+        ground.exports[case] = other or task.reference(case).device
+        ground.facts[case] = {"outputs": {"leaves": leaves(self.store.get(ground.exports[case]))}}
+        with contextlib.suppress(JobRefused, InfrastructureError):
+            ground.profile = await self.baseline(task)
+        return tuple([verdict async for verdict in ChipGate(places).run(ground)])
 
     async def admit(self, task: KernelTask) -> tuple[str, ...]:
         """Cheap wrong answers that this task's tolerance would let pass, on its first check case."""
