@@ -181,7 +181,9 @@ async def _warm(
     for number in range(1, rules.warm_most + 1):
         window = await stand.window(pairs)
         course.seconds += window.seconds
-        if not window.disturbed and len(window.pairs):
+        if window.disturbed:
+            course.thrown.append(window.disturbed)
+        elif len(window.pairs):
             if steady(before, window.pairs, rules.agree) and number > 2:
                 return pairs, number, True
             before = window.pairs
