@@ -1,18 +1,21 @@
 """The tuner: searches a kernel's constants by compile feedback and the cost model, cheaply and reproducibly.
 
 Points are asked for in batches and told back in the order asked, so the same answers give the same search whatever
-finishes first. Points that cannot work (VMEM, divisibility) are declined by the author and cost nothing; nor do points
+finishes first. Where a chip measured the first kernel, it decides between points that the model finds as fast.
+Points that cannot work (VMEM, divisibility) are declined by the author and cost nothing; nor do points
 whose own lower bound is above the best time. The search ends early when nothing got better for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
-import warnings
+from pathlib import Path
 from typing import Any
 
 from maxkernel_nb.agents.judge import judge, keep_if_better
+from maxkernel_nb.agents.measurer import measure_likely
 from maxkernel_nb.agents.tester import judge_fully
+from maxkernel_nb.agents.walk import Asked, Walk, size
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.model_errors import ModelError
 from maxkernel_nb.engine.runtime import Runtime
@@ -21,17 +24,19 @@ from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.task import Candidate, Plan
 
 _BATCH = 2
-_DECLINED_IN_A_ROW = 60  # then the space holds nothing more that can work
 
 
 async def tune(runtime: Runtime, plan: Plan, first: Candidate) -> None:
     """Tries up to ``settings.tuning_points`` other points; the fastest that passes every check becomes the best."""
     space = await _space(runtime, plan, first)
-    points = min(runtime.settings.tuning_points, _size(space) if space.axes else 0)
+    points = min(runtime.settings.tuning_points, size(space) if space.axes else 0)
     if points <= 0 or runtime.run.state.baseline is None:
         return
     found = await _Search(runtime, plan, first, space).run(points)
-    await _confirm_fastest(runtime, found)
+    if runtime.run.state.measured is not None:
+        await measure_likely(runtime, found)
+    else:
+        await _confirm_fastest(runtime, found)
 
 
 async def _space(runtime: Runtime, plan: Plan, first: Candidate) -> TuningSpace:
@@ -50,33 +55,28 @@ async def _space(runtime: Runtime, plan: Plan, first: Candidate) -> TuningSpace:
         return author.tuning_space(runtime.view, plan, first)
 
 
-def _size(space: TuningSpace) -> int:
-    size = 1
-    for values in space.axes.values():
-        size *= len(values)
-    return size
-
-
 class _Search:
     """One walk through a space. ``found``: times and candidates that compiled, in the order they were asked for."""
 
     def __init__(self, runtime: Runtime, plan: Plan, first: Candidate, space: TuningSpace) -> None:
-        self.runtime, self.plan, self.first, self.space = runtime, plan, first, space
-        self.study = _study(space)
-        self.seen = {first.id}
+        self.runtime = runtime
+        author: Any = runtime.author
+        estimate = getattr(author, "estimator", lambda *about: None)(runtime.view, plan, first)
+        self.walk = Walk(
+            space, lambda params: runtime.author.retune(runtime.view, plan, first, params), first,
+            runtime.run.state.best_ms or float("inf"), estimate, journal=_journal(runtime, first),
+        )
         self.found: list[tuple[float, Candidate]] = []
-        self.best = runtime.run.state.best_ms or float("inf")
-        self.idle = 0  # points since the last improvement
 
     async def run(self, points: int) -> list[tuple[float, Candidate]]:
-        while points > 0 and self.idle < self.runtime.settings.patience:
-            batch = self._ask(max(0, min(_BATCH, points, self._affordable())))
+        while points > 0 and self.walk.idle < self.runtime.settings.patience:
+            batch = self.walk.ask(max(0, min(_BATCH, points, self._affordable())))
             if not batch:
                 break
             points -= len(batch)
-            judgements = await asyncio.gather(*(judge(self.runtime, c, TUNING_GATES) for _, c in batch))
-            for (trial, candidate), judgement in zip(batch, judgements, strict=True):
-                self._tell(trial, candidate, judgement)
+            judgements = await asyncio.gather(*(judge(self.runtime, a.candidate, TUNING_GATES) for a in batch))
+            for asked, judgement in zip(batch, judgements, strict=True):
+                self._tell(asked, judgement)
         return self.found
 
     def _affordable(self) -> int:
@@ -90,60 +90,17 @@ class _Search:
             )
         return _BATCH if left is None else left - 1
 
-    def _ask(self, count: int) -> list[tuple[Any, Candidate]]:
-        batch: list[tuple[Any, Candidate]] = []
-        refused = 0
-        while len(batch) < count and refused < _DECLINED_IN_A_ROW:
-            trial = self.study.ask()
-            params = {name: trial.suggest_categorical(name, values) for name, values in self.space.axes.items()}
-            candidate = self._worth_trying(params)
-            if candidate is None:
-                refused += 1
-                _record(self.study, trial, None)
-                continue
-            self.seen.add(candidate.id)
-            batch.append((trial, candidate))
-        return batch
-
-    def _worth_trying(self, params: dict[str, int]) -> Candidate | None:
-        """None for a point that cannot work, was tried, or whose own lower bound is no better than what is known."""
-        try:
-            candidate = self.runtime.author.retune(self.runtime.view, self.plan, self.first, params)
-        except Declined:
-            return None
-        hopeless = candidate.bound_ms is not None and candidate.bound_ms >= self.best
-        return None if hopeless or candidate.id in self.seen else candidate
-
-    def _tell(self, trial: Any, candidate: Candidate, judgement: Judged) -> None:
+    def _tell(self, asked: Asked, judgement: Judged) -> None:
         time = judgement.assessment.modelled_ms
-        _record(self.study, trial, time)
+        self.walk.tell(asked, time)
         if time is not None and not judgement.assessment.failed:
-            self.found.append((time, candidate))
-        better = time is not None and time < self.best
-        self.idle = 0 if better else self.idle + 1
-        self.best = time if better and time is not None else self.best
+            self.found.append((time, asked.candidate))
 
 
-def _record(study: Any, trial: Any, time: float | None) -> None:
-    import optuna
-
-    if time is None:
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    else:
-        study.tell(trial, time)
-
-
-def _study(space: TuningSpace) -> Any:
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=4)
-    study = optuna.create_study(direction="minimize", sampler=sampler)
-    for point in space.seeds:
-        study.enqueue_trial(point)
-    return study
+def _journal(runtime: Runtime, first: Candidate) -> Path | None:
+    """Beside the run's own journal: the study as optuna keeps it."""
+    folder = runtime.run.project.runs / runtime.run.id
+    return folder / f"tuning-{first.id}.log" if folder.is_dir() else None
 
 
 async def _confirm_fastest(runtime: Runtime, found: list[tuple[float, Candidate]]) -> Judged | None:

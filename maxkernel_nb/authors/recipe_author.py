@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from maxkernel_nb.authors.base import TaskView, TuningSpace
@@ -66,6 +66,13 @@ class RecipeAuthor:
     def tuning_space(self, view: TaskView, plan: Plan, candidate: Candidate) -> TuningSpace:
         recipe, match = _restore(plan)
         return recipe.space(match)
+
+    def estimator(
+        self, view: TaskView, plan: Plan, candidate: Candidate
+    ) -> Callable[[dict[str, int]], float]:
+        """Cheap times in ms of other constants, to rank them by before anything is compiled."""
+        recipe, match = _restore(plan)
+        return lambda params: recipe.estimate_ms(match, {**candidate.params, **params})
 
     def retune(self, view: TaskView, plan: Plan, candidate: Candidate, params: dict[str, int]) -> Candidate:
         recipe, match = _restore(plan)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 BF16, F32 = "bfloat16", "float32"
 
@@ -69,6 +70,68 @@ def projected_attention(x, wq, wk, wv):
     return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(s, axis=-1), v)
 
 
+def retention(q, k, v):
+    steps = jnp.arange(q.shape[2])
+    rate = jnp.log1p(-(2.0 ** (-5 - np.arange(q.shape[1]))))[:, None, None]
+    s = jnp.einsum("bhid,bhjd->bhij", q.astype(jnp.float32), k.astype(jnp.float32))
+    s = jnp.where(steps[:, None] >= steps, s * jnp.exp(rate * (steps[:, None] - steps)), 0.0)
+    s = s / jnp.maximum(jnp.abs(s).sum(-1, keepdims=True), 1.0)
+    return jnp.einsum("bhij,bhjd->bhid", s.astype(v.dtype), v)
+
+
+def state_space(q, k, v, travelled):
+    between = travelled[..., :, None] - travelled[..., None, :]
+    steps = jnp.arange(q.shape[2])
+    decay = jnp.exp(jnp.where(steps[:, None] >= steps, between, -jnp.inf))
+    s = jnp.einsum("bhid,bhjd->bhij", q.astype(jnp.float32), k.astype(jnp.float32)) * decay
+    s = s / jnp.maximum(jnp.abs(s.sum(-1, keepdims=True)), 1.0)
+    return jnp.einsum("bhij,bhjd->bhid", s.astype(v.dtype), v)
+
+
+def paged_decode(q, k_pages, v_pages, lengths, table):
+    """One query a sequence; heads share keys in groups."""
+    sequences, heads, dim = q.shape
+    k, v = (p[table].reshape(sequences, -1, p.shape[2], dim) for p in (k_pages, v_pages))
+    grouped = q.reshape(sequences, k.shape[2], -1, dim)
+    s = jnp.einsum("sngd,stnd->sngt", grouped, k) * dim**-0.5
+    s = jnp.where((jnp.arange(k.shape[1]) < lengths[:, None])[:, None, None], s, -1e30)
+    return jnp.einsum("sngt,stnd->sngd", jax.nn.softmax(s, axis=-1), v).reshape(q.shape)
+
+
+def _positions(batch, heads, length, dim, decay=False):
+    shapes = dict.fromkeys("qkv", ((batch, heads, length, dim), BF16))
+    if decay:
+        shapes["travelled"] = ((batch, heads, length), F32, lambda rng: -np.cumsum(
+            rng.random((batch, heads, length)) / 30, axis=-1))
+    return shapes
+
+
+def _cache(sequences, heads, kv_heads, pages, page=16, dim=128):
+    pool = ((sequences * pages, page, kv_heads, dim), BF16)
+    return {
+        "q": ((sequences, heads, dim), BF16), "k_pages": pool, "v_pages": pool,
+        "lengths": ((sequences,), "int32", lambda rng: rng.integers(1, pages * page + 1, sequences)),
+        "table": ((sequences, pages), "int32", lambda rng: rng.permutation(sequences * pages).reshape(sequences, pages)),
+    }
+
+
+def cross_entropy(x, w, y):
+    chances = jax.nn.log_softmax(x @ w, axis=-1)
+    return -jnp.mean(jnp.take_along_axis(chances, y[:, None], axis=-1).astype(jnp.float32))
+
+
+def smoothed_loss(x, w, y):
+    """Soft cap, label smoothing and a z-loss."""
+    z = 30.0 * jnp.tanh((x @ w).astype(jnp.float32) / 30.0)
+    lse = jax.nn.logsumexp(z, axis=-1)
+    wanted = jax.nn.one_hot(y, w.shape[-1]) * 0.9 + 0.1 / w.shape[-1]
+    return jnp.mean(-jnp.sum(wanted * (z - lse[:, None]), axis=-1) + 1e-4 * jnp.square(lse))
+
+
+def _labelled(m, n, k):
+    return {"x": ((m, k), BF16), "w": ((k, n), BF16), "y": ((m,), "int32")}
+
+
 def _rows(m, n, **more):
     return {"x": ((m, n), BF16), **{k: (tuple({"m": m, "n": n}[a] for a in s), BF16) for k, s in more.items()}}
 
@@ -92,6 +155,13 @@ SAMPLES = {
         "attention", attention, dict.fromkeys("qkv", ((2, 4, 1024, 128), BF16)),
         dict.fromkeys("qkv", ((1, 2, 256, 128), BF16)),
     ),
+    "retention": ("recurrence", retention, _positions(2, 4, 1024, 128), _positions(1, 2, 300, 128)),
+    "state_space": (
+        "recurrence", state_space, _positions(2, 8, 1024, 64, decay=True), _positions(2, 4, 300, 64, decay=True),
+    ),
+    "paged_decode": ("paged", paged_decode, _cache(8, 16, 2, 64), _cache(3, 8, 2, 9)),
+    "cross_entropy": ("loss", cross_entropy, _labelled(2048, 8192, 512), _labelled(48, 700, 128)),
+    "smoothed_loss": ("loss", smoothed_loss, _labelled(2048, 8192, 512), _labelled(48, 700, 128)),
     "summed_product": ("parts", summed_product, _product(2048, 1024, 512, b="n"), _product(48, 256, 128, b="n")),
     "pooled_product": ("parts", pooled_product, _product(2048, 1024, 512), _product(48, 256, 128)),
     "mlp": (

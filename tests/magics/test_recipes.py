@@ -17,7 +17,7 @@ def ask(text, tmp_path, **names):
 
 def test_lists_every_recipe_with_its_limits():
     table = all_recipes()
-    assert [row[0] for row in table.rows] == ["attention", "matmul", "rows", "parts"]
+    assert {"attention", "matmul", "loss", "rows"} < {row[0] for row in table.rows} and table.rows[-1][0] == "parts"
     assert all(limits for *_, limits in table.rows)
 
 

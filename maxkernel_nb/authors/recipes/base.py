@@ -91,6 +91,10 @@ class Recipe(ABC):
         """The limits of these constants, never above what such a kernel takes: hopeless points are not compiled."""
         return self.bound(match)
 
+    def estimate_ms(self, match: Any, params: dict[str, int]) -> float:
+        """About what such a kernel takes: good enough to rank points before anything is compiled, never a claim."""
+        return self.bound_with(match, params).milliseconds(chip_named(match.chip))
+
     @abstractmethod
     def render(self, match: Any, params: dict[str, int]) -> str:
         """A complete module that depends on jax alone."""

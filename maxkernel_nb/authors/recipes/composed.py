@@ -59,7 +59,7 @@ class ComposedRecipe(Recipe):
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> ComposedMatch:
         names = [task.timing_case.name, *(n for n in traces if n != task.timing_case.name)]
-        aligned = Aligned([rewritten(traces[n]).graph for n in names])
+        names, aligned = _aligned(names, traces)
         if len(aligned.outputs) != 1:
             raise Declined(f"it returns {len(aligned.outputs)} arrays, this recipe writes one")
         reasons: dict[str, str] = {}
@@ -120,6 +120,10 @@ class ComposedRecipe(Recipe):
         recipe, inner = self._inner(match)
         return _with_plain(recipe.bound_with(inner, params), match)
 
+    def estimate_ms(self, match: ComposedMatch, params: dict[str, int]) -> float:
+        recipe, inner = self._inner(match)
+        return recipe.estimate_ms(inner, params)
+
     def plan(self, match: ComposedMatch, params: dict[str, int]) -> Plan:
         recipe, inner = self._inner(match)
         plan = recipe.plan(inner, params)
@@ -140,6 +144,25 @@ class ComposedRecipe(Recipe):
         if "lax." in entry.replace("jax.lax.", "") and "from jax import lax" not in kernel:
             kernel = kernel.replace("import jax.numpy as jnp\n", "import jax.numpy as jnp\nfrom jax import lax\n", 1)
         return f"{_header(match, self.bound(match))}\n#\n{kernel.rstrip()}\n\n\n{entry}\n"
+
+
+def _aligned(names: list[str], traces: Mapping[str, Any]) -> tuple[list[str], Aligned]:
+    """The timing case with every other case of its structure: axes of one are often spelled differently in a jaxpr.
+
+    Cases left out are judged like all others. Raises ``Declined`` where no other case is left.
+    """
+    graphs = {n: rewritten(traces[n]).graph for n in names}
+    kept = [names[0]]
+    reason = Declined("it has one shape case only, so what follows the shapes cannot be told")
+    for name in names[1:]:
+        try:
+            Aligned([graphs[names[0]], graphs[name]])
+            kept.append(name)
+        except Declined as why:
+            reason = why
+    if len(kept) == 1 and len(names) > 1:
+        raise reason
+    return kept, Aligned([graphs[n] for n in kept])
 
 
 class Writer:

@@ -138,6 +138,8 @@ def combine(result: str, readers: Sequence[Reader], dims: Sequence[dict[str, int
 
 def unify(values: Sequence[Any], dtype: str, dims: Sequence[dict[str, int]]) -> str:
     """Source text of a constant whose value may follow the shapes. Raises ``Declined`` if no formula is found."""
+    if all(v != v for v in values):
+        return number_text(values[0], dtype)
     if all(v == values[0] for v in values) and abs(float(values[0])) in (0.0, 0.5, 1.0, 2.0):
         return number_text(values[0], dtype)
     near = 1 / 128 if dtype == "bfloat16" else 1e-3 if dtype == "float16" else 2e-6
@@ -153,9 +155,22 @@ def unify(values: Sequence[Any], dtype: str, dims: Sequence[dict[str, int]]) -> 
             parts = {d[name] / v for v, d in zip(values, dims, strict=True)}
             if len(parts) == 1 and (part := parts.pop()) == int(part):
                 return f"{name} // {int(part)}"
+    if any(v != values[0] for v in values) and (share := _share(values, dims, near)):
+        return share
     if any(v != values[0] for v in values):
         raise Declined(f"a constant follows the shapes ({', '.join(f'{float(v):g}' for v in values)}) in no known way")
     return number_text(values[0], dtype)
+
+
+def _share(values: Sequence[Any], dims: Sequence[dict[str, int]], near: float) -> str:
+    """``0.1 / n`` or ``0.1 * n`` with the same number in every case, else nothing."""
+    for name in dims[0]:
+        for sign, found in (("/", [v * d[name] for v, d in zip(values, dims, strict=True)]),
+                            ("*", [v / d[name] for v, d in zip(values, dims, strict=True)])):
+            if found[0] and all(abs(f - found[0]) <= 2 * near * abs(found[0]) for f in found):
+                digits = 3 if near > 1e-3 else 6
+                return f"{float(f'{found[0]:.{digits}g}')!r} {sign} {name}"
+    return ""
 
 
 _FORMULAS = ("{}", "1.0 / {}", "{}**-0.5", "{}**0.5", "{} - 1", "1.0 / ({} - 1)")

@@ -36,6 +36,9 @@ from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
 
+_STEP_MS = 0.35e-3  # about what a grid step costs beside its work
+
+
 class MatmulMatch(Match):
     """``out = epilogue(rows @ columns)``: rows [m, k] from parameter ``lhs``, columns [k, n] from ``rhs``.
 
@@ -145,6 +148,22 @@ class MatmulRecipe(Recipe):
         again += right * (-(-match.m // bm) - 1) * (1 - kept)
         return Bound(flops=least.flops, hbm_bytes=least.hbm_bytes + again)
 
+    def estimate_ms(self, match: MatmulMatch, params: dict[str, int]) -> float:
+        """Steps of the grid, each as long as its products or its copies, and the copies that nothing hides."""
+        chip = chip_named(match.chip)
+        bm, bn, bk = rendered_blocks(match, params)
+        bm, bn = pad_up(bm, 16), pad_up(bn, 128)
+        steps = -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
+        passes = 1 if match.dots_dtype == "bfloat16" else 3
+        padded = 2.0 * bm * pad_up(bn, chip.mxu_size) * pad_up(bk, chip.mxu_size) * passes
+        work = 1e3 * padded / (chip.device_tflops * 1e12)
+        if bk < match.k:  # the accumulator is read and written by every step
+            work += 1e-6 * bm * bn / 1024 / chip.clock_ghz
+        moved = self.bound_with(match, params).hbm_bytes / (chip.device_hbm_gbs * 1e6)
+        first = (bm * bk + bk * bn) * itemsize(match.dtypes[match.lhs]) / (chip.device_hbm_gbs * 1e6)
+        last = bm * bn * itemsize(match.out_dtype) / (chip.device_hbm_gbs * 1e6) if match.out_kind == "full" else 0.0
+        return max(steps * work, moved) + steps * _STEP_MS + first + last
+
     def plan(self, match: MatmulMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
         bm, bn, bk = block_shape(match, params)
@@ -197,9 +216,24 @@ def block_shape(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, i
     return bm, bn, min(params["BLOCK_K"], match.k)
 
 
+def rendered_blocks(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, int]:
+    """As ``block_shape``, in the sizes that the rendered module's ``_block`` really takes."""
+    bm, bn, bk = block_shape(match, params)
+    whole_k = params["BLOCK_K"] >= match.k
+    return (
+        _halved(match.m, bm, 16), match.n if match.holds_rows else _halved(match.n, bn, 128),
+        match.k if whole_k else _halved(match.k, bk, 128),
+    )
+
+
+def _halved(size: int, limit: int, unit: int) -> int:
+    return size if size <= unit else min(limit, pad_up(-(-size // 2), unit))
+
+
 def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
     def steps(size: int, unit: int, values: tuple[int, ...]) -> tuple[int, ...]:
-        useful = tuple(v for v in values if v < 2 * pad_up(size, unit))
+        # a block is at most half of its axis (two steps), so larger values would only repeat that one
+        useful = tuple(v for v in values if v < 2 * pad_up(-(-size // 2), unit))
         return useful or (unit,)
 
     depth = steps(match.k, 128, (256, 512, 1024, 2048, 4096))
@@ -278,7 +312,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
     row, col, depth = sample_points((m, n, k))
     forms = []
     for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
-        forms.append(_operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
+        forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
     (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
     reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
     output = graph.outputs[0]
@@ -307,7 +341,7 @@ def _param_dtype(graph: Graph, index: int) -> str:
     return next(graph[n].dtype for n in _params(graph) if graph[n].attr("index") == index)
 
 
-def _operand(
+def operand(
     graph: Graph, number: int, contract: int, across: np.ndarray, sizes: tuple[int, ...], depth: np.ndarray
 ) -> tuple[int, bool]:
     """(parameter, contraction first?) of one operand, which has to be an input, perhaps transposed or flattened."""
