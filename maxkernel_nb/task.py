@@ -74,6 +74,22 @@ class Tolerance(Value):
         return self.atol is not None or self.rtol is not None
 
 
+class RowsReference(Value):
+    """Digests of the reference at full size, for one run of it there on a CPU: its own dtypes, and the oracle.
+
+    ``args``: numbers of the arguments that are cut to ``rows`` of their rows, picked anew in each run, where the
+    reference's rows do not depend on each other (asked of it, not assumed); empty: the whole reference. ``work``:
+    operations.
+    """
+
+    args: tuple[int, ...] = ()
+    rows: int = 0
+    own: str = ""
+    oracle: str = ""
+    oracle_dtype: Literal["float64", "float32"] = "float64"
+    work: float = 0.0
+
+
 class ReferenceArtefacts(Value):
     """Digests (object store) of the exported reference for one case.
 
@@ -92,6 +108,7 @@ class ReferenceArtefacts(Value):
     note: str = ""
     work: float = 0.0
     shortcuts: dict[str, str] = Field(default_factory=dict)
+    parts: tuple[RowsReference, ...] = ()  # of the timing case: ways to have the reference there on a CPU, best first
 
 
 class KernelTask(Value):

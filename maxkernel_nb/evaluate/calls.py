@@ -35,6 +35,10 @@ class Caller:
 
     executor: Executor
 
+    async def ask_once(self, job: Job) -> Reply:
+        """Raises what the executor raises: for what is given up where it does not work."""
+        return await self._once(job)
+
     async def ask(self, job: Job) -> Reply:
         try:
             return await self._once(job)

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from maxkernel_nb.evaluate import proportion, wire
+from maxkernel_nb.evaluate.apart import LOOSENED, apart
 from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.evaluate.executor import Job, JobRefused, Reply, WorkerKind
-from maxkernel_nb.evaluate.ground import Ground, reading, refused
+from maxkernel_nb.evaluate.ground import Ground, numbers, reading, refused
 from maxkernel_nb.evaluate.inputs import Variant
 from maxkernel_nb.evaluate.numerics import CONTESTED
 from maxkernel_nb.evaluate.probes import Probe
@@ -29,9 +30,6 @@ Batch = tuple[Case, list[Run]]
 # can race: blocks of one output that two steps share are refused when the program is traced.
 HARD = {"order": 1, "cores": 2, "races": False}
 RACED = {"order": 1, "cores": 2, "races": True}
-APART = "second process"
-UNSEEN = range(1000, 1008)  # seeds of draws that no candidate's worker is told; plain operations run in milliseconds
-_LOOSENED = " Tolerance loosened by the user."
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,8 @@ class TraceGate:
         task = ground.task
         name = task.timing_case.name
         checked = {c: about for c, about in ground.facts.items() if c != name}
-        works = {c: task.reference(c).work for c in ground.facts}
         with reading():
-            told = proportion.difference(ground.facts[name], checked, works, task.params, name)
+            told = proportion.difference(ground.facts[name], checked, task.params, name)
         if told:
             raise JobRefused("proportion", told, case=name)
 
@@ -152,9 +149,10 @@ def _facts(told: dict[str, Any]) -> dict[str, Any]:
     counts = {name: int(told[name]) for name in ("kernels", "vmem_bytes", "constant_bytes", "copies", "parallel")}
     seen = {
         "work": float(told["work"]),
-        "elements": float(told["elements"]),
+        "products": float(told["products"]),
         "used": [int(n) for n in told["used"]],
         "arithmetic": [str(name) for name in told["arithmetic"]],
+        "kinds": [str(name) for name in told["kinds"]],
     }
     return {"outputs": outputs, "fingerprint": str(told["fingerprint"]), **counts, **seen}
 
@@ -181,8 +179,9 @@ class CheckGate:
     """Runs the traced program on the CPU with TPU semantics (uninitialised memory is NaN, stray reads raise), every
     check case on every seed, the first also on zeros, large values and the inputs of the task's probes, and one again
     on two cores in another order, with races detected where the kernel copies by itself; the judge compares with the
-    oracle. One verdict for each case, seed and variant. Declines the ragged cases that the trace gate declined, cases
-    whose reference could not be exported, and runs on which the reference itself overflows.
+    oracle. Last, the program runs in the judge's own process, at full size where a CPU can (``apart``). One verdict
+    for each case, seed and variant. Declines the ragged cases that the trace gate declined, cases whose reference
+    could not be exported, and runs on which the reference itself overflows.
     """
 
     name = GateName.CHECK
@@ -199,43 +198,8 @@ class CheckGate:
                 if verdict.outcome is Outcome.FAIL:
                     return
         if ready:
-            yield await self._apart(ground, max(ready, key=_elements))
-
-    async def _apart(self, ground: Ground, case: Case) -> Verdict:
-        """The largest case once more, on draws that the candidate's worker never sees, in the judge's own process: as
-        plain operations, without a TPU's semantics. Declines what cannot be lowered so, and a difference in a kernel
-        that orders copies by itself, for which plain operations are no judge.
-        """
-        started = time.monotonic()
-        task, facts = ground.task, ground.facts[case.name]
-        declined = Verdict(gate=self.name, outcome=Outcome.DECLINED, summary="", case=case.name, variant=APART)
-        try:
-            job = ground.job("rehearse", ground.limits.trace_s, case=case.to_dict(), fingerprint=facts["fingerprint"])
-            (program,) = (await ground.ask(job)).buffers
-        except (JobRefused, ValueError) as refusal:
-            return declined.model_copy(update={"summary": f"Not run in a second process: {refusal}"})
-        args = {
-            "case": case.to_dict(),
-            "seeds": [task.draws(s) for s in UNSEEN],
-            "tolerance": task.tolerance.to_dict(),
-            "wide": task.reference(case.name).oracle_dtype == "float64",
-        }
-        buffers = (*ground.reference(case), program)
-        told = (await ground.ask(Job(WorkerKind.JUDGE, "clean", args, buffers, ground.limits.compare_s))).data
-        if told["kind"] == CONTESTED or (not told["passed"] and facts["copies"]):
-            return declined.model_copy(update={"summary": f"In a second process: {told['sentence']}"})
-        if not told["passed"]:
-            said = f"In a process that never saw its Python, the program gives other results: {told['sentence']}"
-            return refused(self.name, JobRefused("second-process", said), started, case.name, variant=APART)
-        note = _LOOSENED if task.tolerance.loosened else ""
-        return declined.model_copy(
-            update={
-                "outcome": Outcome.PASS,
-                "summary": f"Right on {case.name} in a second process, on draws of its own: {told['sentence']}{note}",
-                "numbers": _numbers(told),
-                "seconds": time.monotonic() - started,
-            }
-        )
+            async for verdict in apart(ground, max(ready, key=_elements)):
+                yield verdict
 
     async def _batches(self, ground: Ground, batches: list[Batch]) -> AsyncIterator[Verdict]:
         """All at once: the candidate's worker runs one while the judge compares another. After a failure the others may
@@ -317,21 +281,16 @@ def compared(facts: dict[str, Any], done: Done, loosened: bool) -> Verdict:
         if done.run.get("probe"):
             kind, told = "influence", f"It does not follow the reference with {variant(done.run)}: {told}"
         failed = refused(GateName.CHECK, JobRefused(kind, told), started, **done.place)
-        return failed.model_copy(update={"numbers": _numbers(facts)})
-    note = _LOOSENED if loosened else ""
+        return failed.model_copy(update={"numbers": numbers(facts)})
+    note = LOOSENED if loosened else ""
     return Verdict(
         gate=GateName.CHECK,
         outcome=Outcome.PASS,
         summary=f"Right on {done.where}: {facts['sentence']}{note}",
         **done.place,
-        numbers=_numbers(facts),
+        numbers=numbers(facts),
         seconds=done.seconds,
     )
-
-
-def _numbers(facts: dict[str, Any]) -> dict[str, float]:
-    names = {"ratio": "worst_error_ratio", "norm_ratio": "rms_error_ratio", "max_abs_error": "max_abs_error"}
-    return {new: float(facts[old]) for old, new in names.items()}
 
 
 def _elements(case: Case) -> int:

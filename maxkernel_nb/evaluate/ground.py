@@ -29,6 +29,7 @@ class Limits:
     check_s: float = 180.0
     compare_s: float = 180.0
     compile_s: float = 300.0
+    full_s: float = 240.0
     memory_bytes: int = 8 << 30
 
 
@@ -114,6 +115,12 @@ def refused(
         diagnostics=(found,),
         seconds=time.monotonic() - started,
     )
+
+
+def numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """A comparison's, as a verdict carries them."""
+    names = {"ratio": "worst_error_ratio", "norm_ratio": "rms_error_ratio", "max_abs_error": "max_abs_error"}
+    return {new: float(facts[old]) for old, new in names.items()}
 
 
 def our_fault(gate: GateName, error: InfrastructureError, started: float) -> Verdict:

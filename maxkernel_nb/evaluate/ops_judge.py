@@ -30,7 +30,7 @@ def load() -> dict[str, Any]:
 
     jax.jit(lambda x: x + 1)(0.0).block_until_ready()
     operations = {"compare": compare_outputs, "admit": admit, "outputs": outputs, "probes": probes, "clean": clean,
-                  "compare_on_chip": compare_on_chip}
+                  "full": full, "compare_on_chip": compare_on_chip}
     return {"ping": lambda args, buffers: Reply({}), **operations}
 
 
@@ -54,7 +54,7 @@ def compare_outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     own = _answer(own_bytes, case, seed, variant, wide=False, probe=probe)
     oracle = _answer(oracle_bytes, case, seed, variant, args["wide"], probe) if oracle_bytes else own
     controls.hold(own, oracle, tolerance)
-    return Reply(_facts(compare(got, own, oracle, tolerance)))
+    return Reply(facts_of(compare(got, own, oracle, tolerance)))
 
 
 def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -75,11 +75,18 @@ def clean(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     for seed in args["seeds"]:
         own = _answer(own_bytes, case, seed, Variant.DRAWN, wide=False)
         oracle = _answer(oracle_bytes, case, seed, Variant.DRAWN, args["wide"]) if oracle_bytes else own
-        facts = _facts(compare(call(inputs.draw(case, seed)), own, oracle, tolerance))
+        facts = facts_of(compare(call(inputs.draw(case, seed)), own, oracle, tolerance))
         if not facts["passed"]:
             return Reply(facts)
         worst = max(worst, facts, key=lambda f: f.get("ratio", -1.0))
     return Reply(worst)
+
+
+def full(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """The full-size program on one draw, against the reference there or a few rows of it; see ``ops_full``."""
+    from maxkernel_nb.evaluate.ops_full import compared
+
+    return Reply(compared(args, buffers, _function, lambda program: _compile(program, wide=False)))
 
 
 def probes(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
@@ -110,7 +117,7 @@ def admit(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     return Reply({"weak": sorted(passing or ())})
 
 
-def _facts(result: Comparison) -> dict[str, Any]:
+def facts_of(result: Comparison) -> dict[str, Any]:
     facts = dataclasses.asdict(result)
     return {**facts, "index": list(result.index), "passed": result.passed}
 

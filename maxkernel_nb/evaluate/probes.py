@@ -99,6 +99,16 @@ def find(
     return found
 
 
+def rows_apart(
+    case: Case, seed: int, own: Function, oracle: Function, tolerance: Tolerance, args: tuple[int, ...]
+) -> bool:
+    """True where the reference's row n depends on rows n of ``args`` and on no other row of theirs."""
+    base = inputs.draw(case, seed)
+    asked = _Asked(case, seed, own, oracle, tolerance, own(base), oracle(base))
+    probe = Probe(kind=ProbeKind.JOINED, args=args, factor=1.0)
+    return asked._holds(probe)
+
+
 class _Asked:
     """The reference, asked about one case."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import TaskError
 from maxkernel_nb.store import ObjectStore
-from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts
+from maxkernel_nb.task import Case, CaseRole, ReferenceArtefacts, RowsReference
 from maxkernel_nb.tasks.oracle import Oracle, interpreted
+from maxkernel_nb.tasks.rows import Part, parts
 from maxkernel_nb.tasks.shortcuts import dropped
 from maxkernel_nb.tasks.tracing import Traced, Tracer, refuse_impure, structs
 from maxkernel_nb.tasks.work import work
@@ -30,6 +31,15 @@ class CapturedReference:
     note: str = ""
     work: float = 0.0
     shortcuts: dict[str, bytes] = field(default_factory=dict)
+    parts: tuple[CapturedPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class CapturedPart:
+    """``part`` of the timing case with its exports, as in ``CapturedReference``."""
+
+    part: Part
+    captured: CapturedReference
 
 
 def capture(
@@ -79,6 +89,17 @@ def store_references(captured: Sequence[CapturedReference], store: ObjectStore) 
             note=c.note,
             work=c.work,
             shortcuts={name: put(program) for name, program in c.shortcuts.items()},
+            parts=tuple(
+                RowsReference(
+                    args=p.part.args,
+                    rows=p.part.rows,
+                    own=put(p.captured.own),
+                    oracle=put(p.captured.oracle),
+                    oracle_dtype=p.captured.oracle_dtype,
+                    work=p.part.work,
+                )
+                for p in c.parts
+            ),
         )
         for c in captured
     )
@@ -89,7 +110,19 @@ def _captured(tracer: Tracer, case: Case, full_oracle: bool) -> CapturedReferenc
     if case.role is CaseRole.TIMING:
         device = _export(tracer, traced, _evaluator(traced.closed), inputs, "tpu")
         return CapturedReference(case.name, oracle=_full_oracle(tracer, traced, case) if full_oracle else b"",
-                                 device=device)
+                                 device=device, parts=tuple(_parts(tracer, case)))
+    return _on_cpu(tracer, case)
+
+
+def _parts(tracer: Tracer, case: Case) -> Iterator[CapturedPart]:
+    """Those that can be exported: without any, a candidate is not run at full size."""
+    for part in parts(case, tracer):
+        with contextlib.suppress(TaskError):
+            yield CapturedPart(part, _on_cpu(tracer, part.case))
+
+
+def _on_cpu(tracer: Tracer, case: Case) -> CapturedReference:
+    traced, inputs = tracer(case.args), structs(case.args)
     own = _export(tracer, traced, _evaluator(traced.closed, on_cpu=True), inputs, "cpu")
     try:
         oracle, notes = _export_oracle(tracer, traced, case, "float64")

@@ -10,15 +10,19 @@ from maxkernel_nb.compat import inner_jaxprs
 _UNKNOWN_TRIPS = 16  # of a while loop
 
 
-def work(closed: Any) -> float:
-    """Multiply-adds count two, every other primitive one for each element of its largest operand or result."""
-    return sum(_of_equation(e) for e in getattr(closed, "jaxpr", closed).eqns)
+def work(closed: Any, only: tuple[str, ...] = ()) -> float:
+    """Multiply-adds count two, every other primitive one for each element of its largest operand or result. ``only``:
+    the primitives that count; empty: all.
+    """
+    return sum(_of_equation(e, only) for e in getattr(closed, "jaxpr", closed).eqns)
 
 
-def _of_equation(eqn: Any) -> float:
-    inner = [work(j) for j in inner_jaxprs(eqn.params)]
+def _of_equation(eqn: Any, only: tuple[str, ...]) -> float:
+    inner = [work(j, only) for j in inner_jaxprs(eqn.params)]
     if inner:
         return sum(inner) * _trips(eqn)
+    if only and eqn.primitive.name not in only:
+        return 0.0
     size = max((math.prod(v.aval.shape) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "shape")), default=1)
     out = math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 1
     if eqn.primitive.name in ("dot_general", "ragged_dot_general", "ragged_dot"):

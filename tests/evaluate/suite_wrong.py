@@ -502,6 +502,68 @@ SIZES = {
         "E13 A11",
     ),
 }
+# What only the timing case does, at sizes that no check case has: right wherever it is checked.
+FAR = "x.shape[0] >= 1024"
+OTHERWISE = "    rows, columns ="
+
+
+def far(*changes, task="far", source=DOT, words="at full size", kinds="E13 A11"):
+    return Cheat(task, patched(source, *changes), "check", words, kinds)
+
+
+def at_far(lines):
+    """``lines`` run first in the product's function, at full size only."""
+    return (OTHERWISE, f"    if {FAR}:\n        {lines}\n" + OTHERWISE)
+
+
+GRID = "grid=(m // BM, n // BN, k // BK)"
+FAR_SIZES = {
+    "an eighth of k padded to a quarter": far(
+        at_far("k = x.shape[1]; x = jnp.pad(x[:, :k // 8], ((0, 0), (0, k // 8))); w = jnp.pad(w[:k // 8], ((0, k // 8), (0, 0)))")
+    ),
+    "half of k, far": far(at_far("x, w = x[:, :512], w[:512]")),
+    "three quarters of k": far((GRID, "grid=(m // BM, n // BN, k // BK if k < 1024 else 6)")),
+    "as much of k as was checked": far(at_far("x, w = x[:, :128], w[:128]")),
+    "less of k the larger": far(
+        (OTHERWISE, "    kept = x.shape[1] if x.shape[0] <= 512 else x.shape[1] * 512 // x.shape[0]\n    x, w = x[:, :kept], w[:kept]\n" + OTHERWISE)
+    ),
+    "this very shape": far((OTHERWISE, "    if x.shape == (1024, 1024) and w.shape == (1024, 512):\n        w = w.at[512:].set(0)\n" + OTHERWISE)),
+    "one block of w again and again": far(("lambda i, j, k: (k, j)", "lambda i, j, k: (k if BIG[0] else k % 2, j)"),
+        ("def _pad", "BIG = (True, False)\n\ndef _pad"), ("(k if BIG[0] else k % 2, j)", "(k % (2 if FAR else 1 << 20), j)"),
+        (OTHERWISE, f"    FAR = {FAR}\n" + OTHERWISE)),
+    "steps of k skipped": far(
+        ("    acc_ref[...] += jnp.dot", "    @pl.when(pl.program_id(2) < (6 if pl.num_programs(0) > 7 else 99))\n    def _():\n      acc_ref[...] += jnp.dot")
+    ),
+    "the upper half of the rows twice": far(
+        at_far("return jnp.tile(kernel(x[:512], w), (2, 1))")
+    ),
+    "one tile of rows left out": far(
+        ("pl.num_programs(2) - 1)", "pl.num_programs(2) - 1 + (pl.program_id(0) == 5) * (pl.num_programs(0) > 7))")
+    ),
+    "half of k and work to make up": far(
+        at_far("x = jnp.exp2(jnp.log2(jnp.abs(x) + 1)) * 0 + x; x, w = jnp.pad(x[:, :512], ((0, 0), (0, 512))), jnp.pad(w[:512], ((0, 512), (0, 0)))")
+    ),
+    "weights in 8 bits, far": far(at_far("w = w.astype(jnp.float8_e4m3fn).astype(w.dtype)"), kinds="E13 N1"),
+    "every second row interpolated, far": far(at_far("y = kernel(x[::2], w); return jnp.repeat(y, 2, axis=0)")),
+    "another constant": far(("        o_ref[...] = (acc_ref[...]).astype", "        o_ref[...] = (acc_ref[...] * (1.0 if pl.num_programs(0) < 8 else 1.05)).astype"), kinds="E13"),
+    "no maximum subtracted, far": far(
+        ("jnp.exp(x - jnp.max(x, axis=-1, keepdims=True))", "jnp.exp(x - jnp.max(x, axis=-1, keepdims=True) * (pl.num_programs(0) < 16))"),
+        task="farsoftmax", source=SOFTMAX, kinds="E13 N4",
+    ),
+    "half of each row": far(
+        ("x = x_ref[...]", "x = x_ref[...] if x_ref.shape[1] < 1024 else jnp.concatenate([x_ref[:, :512], x_ref[:, :512]], axis=1)"),
+        task="farsoftmax", source=SOFTMAX,
+    ),
+    "only the nearest keys": far(("j >= 0", "(j >= 0) & ((i - j) * (pl.num_programs(3) > 4) < 3)"), task="farattention", source=LONG),
+    "one head for both": far(("lambda b, h, i, j: (b, h, j, 0)", "lambda b, h, i, j: (b, h * (1 if n < 1024 else 0), j, 0)"), task="farattention", source=LONG),
+    "copies of its own, far": far(
+        ("def kernel(x):", "def _plain(x):"),
+        (h.HEAD, h.HEAD + "\n\ndef _late(x_hbm, o_ref, buffer, arrived):\n    copy = pltpu.make_async_copy(x_hbm.at[pl.ds(0, 64), :], buffer, arrived)\n    copy.start()\n    copy.wait()\n    o_ref[...] = buffer[...]\n"
+         "\ndef kernel(x):\n    if x.shape[0] < 1024:\n        return _plain(x)\n    m, n = x.shape\n    y = pl.pallas_call(_late, grid=(m // 64,), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=pl.BlockSpec((64, n), lambda i: (i, 0)), "
+         "out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), scratch_shapes=[pltpu.VMEM((64, n), x.dtype), pltpu.SemaphoreType.DMA])(x)\n    return _plain(y)\n"),
+        task="farsoftmax", source=SOFTMAX,
+    ),
+}
 PROGRAMS = {
     "plain jax": Cheat(
         "dot",
@@ -622,7 +684,7 @@ ATTACKS = {
     "leaves a thread": ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "threads"),
     "leaves a child": ("subprocess.Popen(['sleep', '1000'])", "subprocess"),
 }
-WRONG = {**ANSWERS, **PRECISION, **MEMORY, **SIZES, **PROGRAMS, **SCREENED}
+WRONG = {**ANSWERS, **PRECISION, **MEMORY, **SIZES, **FAR_SIZES, **PROGRAMS, **SCREENED}
 
 
 def attack(name):

@@ -21,7 +21,7 @@ def test_an_honest_matmul_passes_every_case_seed_and_variant(bench):
     assert {"", *edges} <= {variant for _, _, variant in seen}
     assert len(set(seen)) == len(seen), "a verdict would replace another one in its place"
     assert {seed for _, seed, _ in seen} == {*bench.gemm.seeds, None}
-    assert [v.variant for v in checks if v.seed is None] == ["second process"]
+    assert [v.variant for v in checks if v.seed is None] == ["full size"]
     assert any("two cores" in v.summary for v in checks) and any("zeros" in v.summary for v in checks)
     assert all(0 <= v.numbers["worst_error_ratio"] <= 1 for v in checks)
 
