@@ -51,6 +51,11 @@ class Chip:
         return self.device_cores / self.cores
 
     @property
+    def matrix_rows(self) -> float:
+        """Rows of bfloat16 that the matrix units of one core take in a cycle at the peak rate, all together."""
+        return self.tflops_bf16 * 1e3 / (self.cores * self.clock_ghz * 2 * self.mxu_size**2)
+
+    @property
     def device_tflops(self) -> float:
         """Peak bf16 TFLOP/s of one JAX device."""
         return self.tflops_bf16 * self.device_share

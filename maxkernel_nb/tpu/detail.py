@@ -1,12 +1,15 @@
 """What one op's program says beyond its time: loops, predicated regions, buffers, start-up. For reading, not for time.
 
-Everything is counted from the program as the emulator ran it: a bundle is a cycle, ``times`` says how often each ran.
+Everything is counted from the program as the emulator ran it: ``times`` says how often each bundle ran, ``spent`` how
+many cycles passed in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.emulate import Execution
 from maxkernel_nb.tpu.hlo import Instruction, Module
 from maxkernel_nb.tpu.profiles import LoopProfile, RegionProfile
@@ -19,22 +22,32 @@ _MOVERS = ("copy", "transpose", "bitcast", "reshape", "parameter", "tuple", "get
            "dynamic-slice", "concatenate", "pad")  # fmt: skip
 
 
-def details(program: Program, run: Execution) -> dict[str, Any]:
+def details(program: Program, run: Execution, chip: Chip) -> dict[str, Any]:
     """The fields of ``OpProfile`` that come from the program: ``loops`` and ``regions``."""
-    return {"loops": loops(program, run), "regions": regions(program, run)}
+    return {"loops": loops(program, run, chip), "regions": regions(program, run)}
 
 
-def loops(program: Program, run: Execution) -> tuple[LoopProfile, ...]:
+def slots_used(program: Program, run: Execution, chip: Chip, bundles: Sequence[int]) -> dict[str, float]:
+    """Issue slots that these bundles use as they run, by unit. The matrix units' are those that their rows take at the
+    peak rate, where the compiler counts fewer."""
+    used = {u: sum(n[k] * run.times[k] for k in bundles if k < len(n)) for u, n in program.slots.items()}
+    rows = sum(program.bundles[k].rows * run.times[k] for k in bundles)
+    if "mxu" in used:
+        used["mxu"] = max(used["mxu"], rows / chip.matrix_rows * program.capacity.get("mxu", 0))
+    return used
+
+
+def loops(program: Program, run: Execution, chip: Chip) -> tuple[LoopProfile, ...]:
     """The program's loops that run, outermost first; of many, those with the largest share."""
     spans = _spans(program, run.times)
-    found = [_loop(program, run, span, [s for s in spans if _inside(s, span)]) for span in spans]
+    found = [_loop(program, run, chip, span, [s for s in spans if _inside(s, span)]) for span in spans]
     kept = sorted(found, key=lambda x: -x.share)[:MOST_LOOPS]
     return tuple(x for x in found if x in kept)
 
 
 def regions(program: Program, run: Execution) -> tuple[RegionProfile, ...]:
     """Regions behind a forward branch, those in which most bundles run first."""
-    total = sum(run.times) or 1.0
+    total = sum(run.spent) or 1.0
     found = []
     for at, bundle in enumerate(program.bundles):
         if not bundle.branch or not bundle.predicate or bundle.branch.target <= at or not run.times[at]:
@@ -42,7 +55,7 @@ def regions(program: Program, run: Execution) -> tuple[RegionProfile, ...]:
         first, end = _behind(at, bundle.branch.target, run.times), bundle.branch.target
         if end - first < LEAST_REGION:
             continue
-        share = sum(run.times[first:end]) / total
+        share = sum(run.spent[first:end]) / total
         found.append(
             RegionProfile(
                 bundles=end - first,
@@ -64,14 +77,6 @@ def moves(i: Instruction, module: Module) -> Literal["", "copy", "layout"]:
         return ""
     turned = any(b.opcode == "transpose" or (b.opcode == "copy" and _relaid(b, module)) for b in body)
     return "layout" if turned else "copy"
-
-
-def startup_bytes(run: Execution) -> float:
-    """Bytes whose move nothing can hide: the first reads, and the last writes, of a loop's run."""
-    if len(run.steps) <= 2:
-        return 0.0
-    first = next((read for _, read, _ in run.steps if read), 0.0)
-    return first + next((written for _, _, written in reversed(run.steps) if written), 0.0)
 
 
 def _relaid(copy: Instruction, module: Module) -> bool:
@@ -102,20 +107,22 @@ def _inside(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def _loop(program: Program, run: Execution, span: tuple[int, int], inner: list[tuple[int, int]]) -> LoopProfile:
+def _loop(
+    program: Program, run: Execution, chip: Chip, span: tuple[int, int], inner: list[tuple[int, int]]
+) -> LoopProfile:
     first, last = span
     every = range(first, last + 1)
     own = [k for k in every if not any(a <= k <= b for a, b in inner)]
     trips = run.times[first]
-    bundles = sum(run.times[k] for k in own) / trips
-    slots = {u: sum(n[k] * run.times[k] for k in own if k < len(n)) / trips for u, n in program.slots.items()}
+    bundles = sum(run.spent[k] for k in own) / trips
+    slots = {u: n / trips for u, n in slots_used(program, run, chip, own).items()}
     moved = [(kind, size) for at, kind, size in run.moved if first <= at <= last]
     return LoopProfile(
         depth=program.bundles[first].depth,
         trips=trips,
         bundles=round(bundles, 2),
-        with_inner=round(sum(run.times[k] for k in every) / trips, 2),
-        share=round(sum(run.times[k] for k in own) / (sum(run.times) or 1.0), 4),
+        with_inner=round(sum(run.spent[k] for k in every) / trips, 2),
+        share=round(sum(run.spent[k] for k in own) / (sum(run.spent) or 1.0), 4),
         slots={u: round(n, 2) for u, n in slots.items() if n},
         utilisation={
             u: round(n / bundles / program.capacity[u], 4)

@@ -9,6 +9,7 @@ such a branch is counted as falling into its region, such a loop as run once, an
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,19 +24,19 @@ STEP_BUDGET = 400_000  # executed basic blocks; about half a second
 
 @dataclass
 class Execution:
-    """``times[i]``: how often bundle i runs. ``bytes_in``/``bytes_out``: HBM bytes by DMA, over the whole program.
+    """``times[i]``: how often bundle i runs; ``spent[i]``: the cycles it takes in all, with those in which the matrix
+    units hold it up. ``bytes_in``/``bytes_out``: HBM bytes by DMA, over the whole program.
 
-    ``steps``: for each iteration of the outermost loop (one entry without a loop) the bundles it runs and the HBM bytes
-    it issues; ``trace``: its DMAs and waits in order; ``repeat`` scales both where only the first part of a long loop
-    was run. ``unknown`` says what could not be followed, each as a sentence.
+    ``trace``: its DMAs and waits in order, by the ``cycles`` that passed; ``repeat`` scales both where only the first
+    part of a long loop was run. ``unknown`` says what could not be followed, each as a sentence.
     """
 
     times: list[float]
+    spent: list[float] = field(default_factory=list)
     bytes_in: float = 0.0
     bytes_out: float = 0.0
-    steps: list[tuple[float, float, float]] = field(default_factory=list)
     trace: list[Event] = field(default_factory=list)
-    bundles: int = 0  # that were run; ``times`` adds up to ``repeat`` times this
+    cycles: int = 0  # of what was run; ``spent`` adds up to ``repeat`` times this
     repeat: float = 1.0
     trips: tuple[float, ...] = ()
     unknown: list[str] = field(default_factory=list)
@@ -43,7 +44,7 @@ class Execution:
 
 
 class Event(NamedTuple):
-    """One thing that the program does at bundle number ``at`` of its run: issue a DMA, wait for one, or pass the
+    """One thing that the program does at cycle ``at`` of its run: issue a DMA, wait for one, or pass the
     head of its outermost loop. ``flag`` is the sync flag of a DMA or wait, ``size`` in granules."""
 
     at: int
@@ -52,11 +53,14 @@ class Event(NamedTuple):
     size: int = 0
 
 
-def execute(program: Program, granule: int = 32, core: int = 0, guess: Guess | None = None) -> Execution:
+def execute(
+    program: Program, granule: int = 32, core: int = 0, guess: Guess | None = None, matrix_rows: float = 0.0
+) -> Execution:
     """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes; ``core``: whose share of
-    the work, on a device of several cores; ``guess``: what to take for what depends on data."""
+    the work, on a device of several cores; ``guess``: what to take for what depends on data; ``matrix_rows``: the rows
+    that the matrix units take in a cycle (0: as many as are issued)."""
     bundles = program.bundles
-    blocks = _blocks(bundles)
+    blocks = _blocks(bundles, matrix_rows)
     made, unknown = definitions(bundles)
     translation = Translation(bundles, blocks, made, taint(made, unknown), granule, guess or Guess())
     scope: dict = {"wrap": wrap}
@@ -64,8 +68,7 @@ def execute(program: Program, granule: int = 32, core: int = 0, guess: Guess | N
     counts, moved, trace, cycles, finished = scope["run"](STEP_BUDGET, core)
     dmas = [(at, d.kind) for at, d in translation.dmas]
     run = _collect(program, blocks, counts, moved, dmas, finished, translation.notes, granule)
-    run.trace, run.bundles = [Event(*e) for e in trace], cycles
-    run.steps = _steps(run, granule)
+    run.trace, run.cycles = [Event(*e) for e in trace], cycles
     return run
 
 
@@ -79,7 +82,7 @@ def _delay(bundles: list[Bundle], at: int) -> int:
     return min(DELAY_SLOTS, len(bundles) - 1 - at)
 
 
-def _blocks(bundles: list[Bundle]) -> list[Block]:
+def _blocks(bundles: list[Bundle], matrix_rows: float) -> list[Block]:
     leaders, branch_ends = {0}, {}
     for i, b in enumerate(bundles):
         if b.branch:
@@ -90,7 +93,17 @@ def _blocks(bundles: list[Bundle]) -> list[Block]:
             leaders.update({b.branch.target, end + 1})
     starts = sorted(x for x in leaders if x < len(bundles))
     ends = [s - 1 for s in starts[1:]] + [len(bundles) - 1]
-    return [Block(s, e, branch_ends.get(e, -1)) for s, e in zip(starts, ends, strict=True)]
+    return [
+        Block(s, e, branch_ends.get(e, -1), _cycles(bundles[s : e + 1], matrix_rows))
+        for s, e in zip(starts, ends, strict=True)
+    ]
+
+
+def _cycles(block: list[Bundle], matrix_rows: float) -> int:
+    """A bundle a cycle, but no faster than the matrix units take what is issued: the compiler's schedules for v5e, v5p
+    and v7x issue products at up to twice the chip's peak rate, and the units' queues make them wait."""
+    needed = math.ceil(sum(b.rows for b in block) / matrix_rows) if matrix_rows else 0
+    return max(len(block), needed)
 
 
 # --- result
@@ -98,17 +111,21 @@ def _blocks(bundles: list[Bundle]) -> list[Block]:
 
 def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> Execution:
     times = [0.0] * len(program.bundles)
+    spent = list(times)
     for block, count in zip(blocks, counts, strict=True):
-        times[block.first : block.last + 1] = [float(count)] * (block.last - block.first + 1)
+        length = block.last - block.first + 1
+        times[block.first : block.last + 1] = [float(count)] * length
+        spent[block.first : block.last + 1] = [count * block.cycles / length] * length
     scale = 1.0
     if not finished:
         scale = _remaining(program, times)
         notes.append("the program is long: its frequencies were read from the first part of its grid")
-        times = [t * scale for t in times]
+        times, spent = [t * scale for t in times], [t * scale for t in spent]
     into = sum(m for m, (_, kind) in zip(moved, dmas, strict=True) if kind.startswith("hbm_to"))
     out = sum(m for m, (_, kind) in zip(moved, dmas, strict=True) if kind.endswith("to_hbm"))
     return Execution(
         times=times,
+        spent=spent,
         bytes_in=into * granule * scale,
         bytes_out=out * granule * scale,
         repeat=scale,
@@ -116,19 +133,6 @@ def _collect(program, blocks, counts, moved, dmas, finished, notes, granule) -> 
         unknown=list(dict.fromkeys(notes)),
         moved=[(at, kind, m * granule * scale) for m, (at, kind) in zip(moved, dmas, strict=True)],
     )
-
-
-def _steps(run: Execution, granule: int) -> list[tuple[float, float, float]]:
-    """Between one loop head and the next: (bundles, HBM bytes read, HBM bytes written)."""
-    steps, begun = [], 0
-    moved = {READS: 0, WRITES: 0}
-    for event in (*run.trace, Event(run.bundles, HEAD)):
-        if event.kind == HEAD:
-            steps.append((float(event.at - begun), float(moved[READS] * granule), float(moved[WRITES] * granule)))
-            begun, moved = event.at, {READS: 0, WRITES: 0}
-        elif event.kind != WAITS:
-            moved[event.kind] += event.size
-    return steps
 
 
 def _remaining(program: Program, times: list[float]) -> float:

@@ -1,9 +1,9 @@
 """From a compiled program to a modelled time. Modelled, never measured.
 
-Each scheduled op is played: its bundles take a cycle each, its DMAs share the way to HBM and wait as the program makes
-them wait (``pipeline``). Ops are summed in the order and number that the scheduled HLO runs them; asynchronous copies
-run beside them (``timing``). What the compiler's output does not say is in ``constants``: six figures a chip, fitted to
-published v6e times, with the error that is left by class of op.
+Each scheduled op is played: its bundles take a cycle each, or as long as the matrix units need, its DMAs share the way
+to HBM and wait as the program makes them wait (``pipeline``). Ops are summed in the order and number that the scheduled
+HLO runs them; asynchronous copies run beside them (``timing``). What the compiler's output does not say is in
+``constants``: six figures a chip, fitted to published v6e times, with the error that is left by class of op.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from maxkernel_nb.tpu.availability import libtpu_version
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.constants import CALIBRATED, OpClass, constants, typical_error
-from maxkernel_nb.tpu.detail import details, moves
+from maxkernel_nb.tpu.detail import details, moves, slots_used
 from maxkernel_nb.tpu.dumps import collecting
 from maxkernel_nb.tpu.emulate import Execution
 from maxkernel_nb.tpu.flops import count
@@ -103,7 +103,7 @@ def _shown(reading: Reading, time: OpTime) -> bool:
 
 def _op_profile(reading: Reading, time: OpTime, module: Module, facts: Chip) -> OpProfile:
     terms, run, program = reading.terms, reading.run, reading.program
-    used = _utilisation(program, run, terms.cycles) if program and run else {}
+    used = _utilisation(program, run, facts) if program and run else {}
     spare = {u: used.pop(u, 0.0) for u in ("fill", "spill")}
     kind = op_class(terms, time)
     return OpProfile(
@@ -127,7 +127,7 @@ def _op_profile(reading: Reading, time: OpTime, module: Module, facts: Chip) -> 
         low_ms=time.low_ms,
         moves=moves(reading.instruction, module),
         error_pct=_error_of(kind, facts.name),
-        **(details(program, run) if program and run else {}),
+        **(details(program, run, facts) if program and run else {}),
     )
 
 
@@ -150,16 +150,10 @@ def _note(reading: Reading, spare: dict[str, float]) -> str:
     return "spilling registers in its loop" if spare["spill"] > 0.2 else ""
 
 
-def _utilisation(program: Program, run: Execution, bundles: float) -> dict[str, float]:
-    if not bundles:
-        return {}
-    used = {}
-    for unit, slots in program.slots.items():
-        capacity = program.capacity.get(unit, 0)
-        if capacity:
-            busy = sum(n * t for n, t in zip(slots, run.times, strict=False))
-            used[unit] = round(busy / bundles / capacity, 4)
-    return used
+def _utilisation(program: Program, run: Execution, facts: Chip) -> dict[str, float]:
+    cycles = sum(run.spent)
+    used = slots_used(program, run, facts, range(len(run.times))) if cycles else {}
+    return {u: round(n / cycles / program.capacity[u], 4) for u, n in used.items() if program.capacity.get(u)}
 
 
 def _bound(time: OpTime, used: dict[str, float], kind: OpClass) -> str:

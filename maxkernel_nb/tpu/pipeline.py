@@ -1,6 +1,6 @@
 """Plays a scheduled program's DMAs against time: when each one arrives, and how long the program waits for it.
 
-The emulator says at which bundle of its run a program issues a DMA and at which it waits for one. Here the bundles take
+The emulator says at which cycle of its run a program issues a DMA and at which it waits for one. Here the bundles take
 their cycles, the DMAs share the way to HBM, and a wait lasts until its bytes have arrived. So what double buffering
 hides, what the first fetch and the last write-back cost, and what uneven steps cost all follow from the program itself.
 """
@@ -48,7 +48,7 @@ def compress(run: Execution, granule: int) -> Trace:
     sequence: list[int] = []
     step: list[tuple[int, ...]] = []
     begun = 0
-    for e in (*run.trace, Event(run.bundles, HEAD)):
+    for e in (*run.trace, Event(run.cycles, HEAD)):
         if e.kind != HEAD:
             step.append((e.at - begun, e.kind, flags.setdefault(e.flag, len(flags)), e.size))
             continue

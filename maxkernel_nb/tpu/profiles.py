@@ -12,9 +12,10 @@ from maxkernel_nb.values import Value
 class LoopProfile(Value):
     """One loop of an op's program, as it runs: ``trips`` in all.
 
-    ``bundles`` (cycles), ``slots`` (issue slots used, by unit) and ``utilisation`` (of the slots there are, 0..1) are
-    of one iteration without the loops inside; ``with_inner`` counts those too. ``read_bytes`` and ``written_bytes``
-    are what one iteration moves by DMA. ``share``: of the op's bundles that run in this loop itself.
+    ``bundles`` (cycles, with those in which the matrix units hold the program up), ``slots`` (issue slots used, by
+    unit) and ``utilisation`` (of the slots there are, 0..1) are of one iteration without the loops inside;
+    ``with_inner`` counts those too. ``read_bytes`` and ``written_bytes`` are what one iteration moves by DMA.
+    ``share``: of the op's bundles that run in this loop itself.
     """
 
     depth: int
@@ -55,8 +56,9 @@ class BufferUse(Value):
 class OpProfile(Value):
     """One scheduled op (an XLA fusion or a Pallas call). Times in ms, sizes in bytes.
 
-    ``bundles`` is the modelled number of executed VLIW bundles (trips and region frequencies applied), ``utilisation``
-    the share of issue slots used, by unit (``mxu``, ``xlu``, ``valu``, ``eup``, ``vload``, ``vstore``, ``salu``; 0..1).
+    ``bundles`` is the modelled number of executed VLIW bundles (trips and region frequencies applied), with the cycles
+    in which the matrix units hold them up; ``utilisation`` the share of issue slots used, by unit (``mxu``, ``xlu``,
+    ``valu``, ``eup``, ``vload``, ``vstore``, ``salu``; 0..1).
     """
 
     name: str

@@ -31,6 +31,7 @@ WAIT = re.compile(
 )
 FLAG = re.compile(r"/\*dst_syncflagno=\*/(\[#\w+[^\]]*\]|%?\w+)")
 WINDOW = re.compile(r"\nwindow_bounds: \(([\d, ]*)\).*?\nelement_size_in_bytes: (\d+)", re.S)
+MATMUL = re.compile(r"= vmatmul\.(?:[\w.]*\b(?P<wide>f32)\b)?")
 CORE = "core_number"
 OTHERS = ("dma.", "sbr.rel", "sst [")  # what is read of instructions that define no scalar
 UNITS = {
@@ -87,6 +88,7 @@ class Bundle:
     label: str = ""  # the region a branch goes to, before targets are known
     predicate: str = ""
     ends_region: bool = False
+    rows: int = 0  # that its instructions send through the matrix units, counted as bfloat16 ones
 
 
 @dataclass
@@ -236,8 +238,13 @@ def _split(body: str) -> tuple[str, str]:
     return body[:end], body[end + 1 :]
 
 
+def _rows(code: str) -> int:
+    """A register holds 8 rows of float32 and 16 of bfloat16; narrower types hold more and are as much quicker."""
+    return sum(8 if m["wide"] else 16 for m in MATMUL.finditer(code)) if "= vmatmul." in code else 0
+
+
 def _bundle(mark: str, depth: int, code: str, trailer: str) -> Bundle:
-    bundle = Bundle(mark=mark, depth=depth, ends_region="End region" in trailer)
+    bundle = Bundle(mark=mark, depth=depth, ends_region="End region" in trailer, rows=_rows(code))
     for part in code.split(";;"):
         if not part.lstrip().startswith(("%s", "%p")) and not any(word in part for word in OTHERS):
             continue  # vector work, which is most of it

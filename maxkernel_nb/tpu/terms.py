@@ -31,9 +31,10 @@ UNREADABLE = (ArithmeticError, LookupError, ValueError, TypeError, NameError, Sy
 class OpTerms(Value):
     """One scheduled op, run ``times`` times.
 
-    ``cycles``: its bundles (the compiler's own estimate where there is no schedule: ``trace`` is None). Bytes are HBM
-    bytes of all ``cores``. ``repeat`` scales a run of which only the first part was followed. ``role``: an asynchronous
-    copy starts, and ends at the op that waits for it (``of``); a prefetch was begun by the program before.
+    ``cycles``: its bundles, with what the matrix units hold them up (the compiler's own estimate where there is no
+    schedule: ``trace`` is None). Bytes are HBM bytes of all ``cores``. ``repeat`` scales a run of which only the first
+    part was followed. ``role``: an asynchronous copy starts, and ends at the op that waits for it (``of``); a prefetch
+    was begun by the program before.
     ``guessed``: what depends on data was guessed, with ``trips`` of the loops that data ends; ``low_cycles`` and
     ``low_bytes`` are then those of one trip with every region skipped that data guards.
     """
@@ -131,14 +132,14 @@ class _Reader:
             kind=kind_of(i, self.own),
             times=times,
             cores=len(runs),
-            cycles=sum(run.times),
+            cycles=sum(run.spent),
             read_bytes=read,
             written_bytes=written,
             trace=self.traces[program.name],
             repeat=run.repeat,
             guessed=least is not None,
             trips=guess.trips,
-            low_cycles=sum(least.times) if least else 0.0,
+            low_cycles=sum(least.spent) if least else 0.0,
             low_bytes=(least.bytes_in + least.bytes_out) * len(runs) if least else 0.0,
             moves_itself=itself,
         )
@@ -146,16 +147,16 @@ class _Reader:
 
     def execute(self, i: Instruction, program: Program) -> tuple[list[Execution], Guess]:
         """One execution a core that has work, the longest first, and what was taken for data."""
-        granule = self.chip.dma_granule_bytes
-        once = execute(program, granule)
+        granule, rows = self.chip.dma_granule_bytes, self.chip.matrix_rows
+        once = execute(program, granule, matrix_rows=rows)
         guess = self.guess(i, once, granule)
         cores = range(self.chip.device_cores if program.asks_core else 1)
         again = guess != Guess() or len(cores) > 1
-        runs = [execute(program, granule, c, guess) for c in cores] if again else [once]
-        runs.sort(key=lambda r: -sum(r.times))
+        runs = [execute(program, granule, c, guess, rows) for c in cores] if again else [once]
+        runs.sort(key=lambda r: -sum(r.spent))
         if any(u in DEPENDS_ON_DATA for u in once.unknown):
-            self.least[program.name] = execute(program, granule, 0, guess._replace(trips=1, regions=False))
-        return [r for r in runs if sum(r.times) > 0.05 * sum(runs[0].times)], guess
+            self.least[program.name] = execute(program, granule, 0, guess._replace(trips=1, regions=False), rows)
+        return [r for r in runs if sum(r.spent) > 0.05 * sum(runs[0].spent)], guess
 
     def guess(self, i: Instruction, once: Execution, granule: int) -> Guess:
         """A loop that data ends runs as often as its DMAs need to move all that the op reads, and all that it writes;

@@ -31,16 +31,18 @@ class Guess(NamedTuple):
 
 @dataclass
 class Block:
-    """A basic block of bundles, first to last inclusive; ``branch_at``: the bundle of its branch, -1 for none."""
+    """A basic block of bundles, first to last inclusive; ``branch_at``: the bundle of its branch, -1 for none;
+    ``cycles``: that it takes."""
 
     first: int
     last: int
     branch_at: int = -1
+    cycles: int = 0
 
 
 class Translation:
     """``source`` defines ``run(budget, core_number)``, which returns how often each block ran, the granules that each
-    DMA of ``dmas`` moved, the trace, the bundles run, and whether it came to the end within ``budget`` blocks.
+    DMA of ``dmas`` moved, the trace, the cycles passed, and whether it came to the end within ``budget`` blocks.
     ``notes`` says what depends on data."""
 
     def __init__(
@@ -94,10 +96,10 @@ class Translation:
             here = self.at.get(i, [])
             lines += _phis(here, k, i, self.blocks, self.home)
             lines += [f"{d.to} = {d.expression}" for d in here if not d.phi]
-            now = f"cy + {i - block.first}"
+            now = f"cy + {(i - block.first) * block.cycles // (block.last - block.first + 1)}"
             lines += [self._move(n, d, now) for n, (at, d) in enumerate(self.dmas) if at == i]
             lines += [line for n, (at, w) in enumerate(self.waits) if at == i for line in self._wait(n, w, now)]
-        return [*lines, f"cy += {block.last - block.first + 1}", *self._jump(k)]
+        return [*lines, f"cy += {block.cycles}", *self._jump(k)]
 
     def _move(self, n: int, dma: Dma, now: str) -> str:
         size = local(dma.size)

@@ -25,7 +25,7 @@ def loop(steps, cycles, slots=2):
         if n + 1 < steps:
             events.append(Event(n * cycles, READS, (n + 1) % slots, GRANULES))
         events.append(Event(n * cycles, WAITS, n % slots, GRANULES))
-    return Execution(times=[], trace=events, bundles=steps * cycles)
+    return Execution(times=[], trace=events, cycles=steps * cycles)
 
 
 def played(run, constants=PLAIN, **kw):
@@ -78,9 +78,9 @@ def test_reading_and_writing_together_is_faster_than_one_after_the_other():
     both += [Event(0, WAITS, 1, GRANULES)]
     one = [Event(0, READS, 0, GRANULES), Event(0, READS, 1, GRANULES), *both[2:]]
     narrow = PLAIN.model_copy(update={"one_way_efficiency": 0.5})
-    together = played(Execution(times=[], trace=both, bundles=1), narrow).cycles
+    together = played(Execution(times=[], trace=both, cycles=1), narrow).cycles
     assert together == pytest.approx(2 * DMA, rel=0.02)
-    assert played(Execution(times=[], trace=one, bundles=1), narrow).cycles == pytest.approx(4 * DMA, rel=0.02)
+    assert played(Execution(times=[], trace=one, cycles=1), narrow).cycles == pytest.approx(4 * DMA, rel=0.02)
 
 
 # --- whole programs

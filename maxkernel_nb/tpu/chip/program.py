@@ -15,8 +15,8 @@ from maxkernel_nb.values import content_hash
 
 @dataclass(frozen=True)
 class Program:
-    """``call`` takes device arrays and gives the flat outputs. ``name`` holds the digest of the exported bytes, and is
-    what the trace shows: so what was timed is what was judged. Sizes in bytes.
+    """``call`` takes device arrays and gives the flat outputs. ``name`` holds the digest of the exported bytes and the
+    device's number, and is what the trace shows: so what was timed is what was judged, and where. Sizes in bytes.
     """
 
     name: str
@@ -33,7 +33,7 @@ def load(exported: bytes, side: str, device: Any) -> Program:
     import jax
 
     program = _deserialised(exported, device.platform)
-    name = f"mk_{side}_{content_hash(exported)[:10]}"
+    name = f"mk_{side}_{content_hash(exported)[:10]}_{device.id}"
 
     def call(*arguments: Any) -> Any:
         return jax.tree.leaves(program.call(*arguments))
