@@ -132,7 +132,8 @@ class ChipGate:
         return refused(self.name, JobRefused(kind, f"On the device the kernel {told}: {fault}"), started)
 
     def _refusal(self, refusal: JobRefused, running: str, started: float) -> Verdict:
-        blamed = refusal.kind in ("halt", "runtime", "stale") and running == CANDIDATE
+        at_work = refusal.kind in ("halt", "runtime") and running == CANDIDATE
+        blamed = at_work or refusal.kind == "stale"  # only a candidate's outputs are held against earlier ones
         too_large = refusal.kind == "memory" and running == CANDIDATE and not refusal.extra.get("ever", True)
         if blamed or too_large:
             return refused(self.name, refusal, started)
