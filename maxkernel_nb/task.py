@@ -143,6 +143,11 @@ class KernelTask(Value):
     def check_cases(self) -> tuple[Case, ...]:
         return tuple(c for c in self.cases if c.role is not CaseRole.TIMING)
 
+    def on_check_cases_only(self) -> KernelTask:
+        """The same task, its kernels not run at full size by the check."""
+        parts = (r.model_copy(update={"parts": ()}) for r in self.references)
+        return self.model_copy(update={"references": tuple(parts)})
+
     def reference(self, case: str) -> ReferenceArtefacts:
         return next(r for r in self.references if r.case == case)
 
@@ -237,7 +242,7 @@ class Assessment(Value):
         declined on any drawn input does not count as passed.
         """
         checks = [v for v in self.verdicts if v.gate is GateName.CHECK]
-        passed = {v.case for v in checks if v.outcome is Outcome.PASS}
+        passed = {v.case for v in checks if v.outcome is Outcome.PASS and not v.variant}
         unmade = [v for v in checks if v.outcome is Outcome.INFRASTRUCTURE]
         declined = {v.case for v in checks if v.outcome is Outcome.DECLINED and not v.variant}
         return not self.failed and not unmade and len(passed - declined) >= 3

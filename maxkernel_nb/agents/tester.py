@@ -71,7 +71,7 @@ async def _draws(runtime: Runtime) -> StressDraws:
 async def _verdicts(runtime: Runtime, candidate: Candidate, draws: StressDraws, name: str) -> tuple[Verdict, ...]:
     """One seed suffices: the ordinary checks have had the others."""
     task = draws.task(runtime.task, name)
-    task = task.model_copy(update={"seeds": task.seeds[:1]})
+    task = task.model_copy(update={"seeds": task.seeds[:1]}).on_check_cases_only()
 
     async def work() -> Judged:
         judged = await runtime.evaluator.judge(task, candidate, _GATES)

@@ -43,7 +43,8 @@ async def apart(ground: Ground, largest: Case) -> AsyncIterator[Verdict]:
         doubt = doubt or _not_alike(full, small, name)
         full = _excused(full, small)
     if full.outcome is Outcome.DECLINED and doubt:
-        full = refused(GateName.CHECK, JobRefused("proportion", _unshown(doubt, full)), time.monotonic(), name)
+        told = JobRefused("proportion", _unshown(doubt, full))
+        full = refused(GateName.CHECK, told, time.monotonic(), name, variant=FULL)
     yield full
     if full.outcome is not Outcome.FAIL and small is not None:
         yield small
