@@ -62,6 +62,15 @@ def backends_in_use() -> bool:
     return bool(xla_bridge.backends_are_initialized())
 
 
+def evaluated(closed: Any, args: Any) -> list[Any]:
+    """A closed jaxpr's results on concrete arrays, computed by the host."""
+    import jax
+    from jax.extend.core import jaxpr_as_fun
+
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return list(jax.jit(jaxpr_as_fun(closed))(*args))
+
+
 def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
     """Every open jaxpr among an equation's parameters."""
     for value in params.values():

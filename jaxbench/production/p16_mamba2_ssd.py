@@ -18,6 +18,14 @@ ID = "16p_Mamba2_SSD"
 SOURCE_MODEL = "Mamba-2-2.7B"
 CONFIG = {"batch": 4, "seq_len": 4096, "num_heads": 64, "head_dim": 64}
 SMOKE = {"batch": 1, "seq_len": 256, "num_heads": 4}
+# The long case has the full length: a kernel whose work grows with the length, not its square, is shown there.
+CASES = {
+    "small": {"batch": 1, "seq_len": 256, "num_heads": 4},
+    "medium": {"batch": 2, "seq_len": 384, "num_heads": 4},
+    "wide": {"batch": 1, "seq_len": 128, "num_heads": 4},
+    "long": {"batch": 1, "num_heads": 2},
+    "ragged": {"batch": 2, "seq_len": 250, "num_heads": 4},
+}
 IDLE = {"add 1e-08": "below the resolution of float32 beside any decay that lasts a step"}
 
 

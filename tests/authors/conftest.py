@@ -11,7 +11,10 @@ from maxkernel_nb.task import ArgSpec, Case, CaseRole, KernelTask
 
 
 class RecipeBench:
-    """``shapes``: parameter -> (shape, dtype). The first dict is the timing case, the others are check cases."""
+    """``shapes``: parameter -> (shape, dtype), or (shape, dtype, values as a function of a numpy generator).
+
+    The first dict is the timing case, the others are check cases.
+    """
 
     recipes = {recipe.name: recipe for recipe in all_recipes()}  # noqa: RUF012
 
@@ -19,7 +22,7 @@ class RecipeBench:
         cases = tuple(
             Case(
                 name=f"case{i}", role=CaseRole.CHECK if i else CaseRole.TIMING,
-                args=tuple(ArgSpec(name=n, shape=s, dtype=d) for n, (s, d) in arrays.items()),
+                args=tuple(ArgSpec(name=n, shape=s, dtype=d) for n, (s, d, *_) in arrays.items()),
             )
             for i, arrays in enumerate(shapes)
         )
@@ -55,8 +58,10 @@ class RecipeBench:
 
         rng = np.random.default_rng(seed)
         made = []
-        for shape, dtype in arrays.values():
-            if dtype == "bool":
+        for shape, dtype, *values in arrays.values():
+            if values:
+                made.append(jnp.asarray(values[0](rng), dtype))
+            elif dtype == "bool":
                 made.append(jnp.asarray(rng.random(shape) < 0.7))
             elif dtype.startswith("int"):
                 made.append(jnp.asarray(rng.integers(0, 2, shape), dtype))

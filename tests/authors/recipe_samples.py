@@ -90,7 +90,7 @@ def state_space(q, k, v, travelled):
 
 def paged_decode(q, k_pages, v_pages, lengths, table):
     """One query a sequence; heads share keys in groups."""
-    sequences, heads, dim = q.shape
+    sequences, _, dim = q.shape
     k, v = (p[table].reshape(sequences, -1, p.shape[2], dim) for p in (k_pages, v_pages))
     grouped = q.reshape(sequences, k.shape[2], -1, dim)
     s = jnp.einsum("sngd,stnd->sngt", grouped, k) * dim**-0.5
@@ -111,7 +111,7 @@ def _cache(sequences, heads, kv_heads, pages, page=16, dim=128):
     return {
         "q": ((sequences, heads, dim), BF16), "k_pages": pool, "v_pages": pool,
         "lengths": ((sequences,), "int32", lambda rng: rng.integers(1, pages * page + 1, sequences)),
-        "table": ((sequences, pages), "int32", lambda rng: rng.permutation(sequences * pages).reshape(sequences, pages)),
+        "table": ((sequences, pages), "int32", lambda rng: rng.permutation(sequences * pages).reshape(-1, pages)),
     }
 
 

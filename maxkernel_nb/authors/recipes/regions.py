@@ -30,6 +30,9 @@ def regions(aligned: Aligned) -> Iterator[Region]:
     for first, second in _pairs(aligned, dots):
         for root in _roots(aligned, second):
             yield Region("attention", root, _cuts(aligned, root, {first, second}))
+    for first, second in _pairs(aligned, dots, softmax=False):
+        for root in _roots(aligned, second):
+            yield Region("recurrence", root, _cuts(aligned, root, {first, second}))
     for dot in dots[:4]:
         for root in _roots(aligned, dot):
             yield Region("matmul", root, _cuts(aligned, root, {dot}))
@@ -46,13 +49,13 @@ def flops(aligned: Aligned, dot: int) -> float:
     return 2.0 * node.size * math.prod(shape[a] for a in node.attr("contract")[0])
 
 
-def _pairs(aligned: Aligned, dots: list[int]) -> Iterator[tuple[int, int]]:
-    """Products of scores and of values: the second depends on an exponential of the first."""
+def _pairs(aligned: Aligned, dots: list[int], softmax: bool = True) -> Iterator[tuple[int, int]]:
+    """Products of scores and of values: the second depends on the first, with or without an exponential of it."""
     for second in dots:
         above = aligned.ancestors(*aligned.inputs(second))
         exps = [n for n in above if aligned[n].op == "exp"]
         for first in dots:
-            if first in above and any(first in aligned.ancestors(e) for e in exps):
+            if first in above and any(first in aligned.ancestors(e) for e in exps) == softmax:
                 yield first, second
 
 
