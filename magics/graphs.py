@@ -65,7 +65,7 @@ def _as_text(node: Any) -> str:
         lines += ["", "Profile (modelled)", *(f"{f.label}: {f.value}" for f in node.profile.facts)]
     for diff in node.diffs:
         lines += ["", f"{diff.claim}: +{diff.added} -{diff.removed}"]
-        lines += [f"{x.sign}{x.text}" for h in diff.hunks for x in h.lines]
+        lines += [x for h in diff.hunks for x in h.lines]
     return "\n".join(lines)
 
 

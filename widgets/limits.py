@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maxkernel_nb.document.model import Document, NodeView
+from maxkernel_nb.document.model import ComparisonView, Document, NodeView
 
 MESSAGE_BYTES = 256 * 1000
 _ENVELOPE = 6 * 1000  # the message's own frame and header
@@ -54,6 +54,16 @@ def fit_node(node: NodeView, limit: int = MESSAGE_BYTES) -> dict[str, Any]:
     return data
 
 
+def fit_comparison(view: ComparisonView, limit: int = MESSAGE_BYTES) -> dict[str, Any]:
+    """The same for two candidates beside each other."""
+    data = view.to_dict()
+    for caps in _LEVELS:
+        data = _Cutter(caps).comparison(view.to_dict())
+        if size(data) <= limit - _ENVELOPE:
+            break
+    return data
+
+
 def size(data: Any) -> int:
     return len(json.dumps(data, ensure_ascii=False).encode())
 
@@ -91,6 +101,11 @@ class _Cutter:
         data["source"] = self._lines(data["source"], "source")
         for diff in data["diffs"]:
             self._hunks(diff)
+        return self._texts(data)
+
+    def comparison(self, data: dict[str, Any]) -> dict[str, Any]:
+        self._newest(data, "verdicts", lambda row: row["left"] != row["right"])
+        self._hunks(data["diff"])
         return self._texts(data)
 
     def _newest(self, part: dict[str, Any], key: str, keep: Callable[[Any], bool] = lambda row: False) -> None:

@@ -1,64 +1,47 @@
-"""The little Markdown of plans: paragraphs, lists, headings, fences, `code`, **bold**, *emphasis*; all else is text.
+"""Markdown of plans and answers as safe HTML: CommonMark and tables by markdown-it-py.
 
-``frontend/src/markdown.ts`` reads the same forms; anything that looks like HTML or a link is shown as it is written.
+Raw HTML, links and pictures are shown as they are written. ``frontend/src/markdown.ts`` sets the JavaScript twin of the
+same parser the same way, so that panel and report agree.
 """
 
 from __future__ import annotations
 
-import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-_INLINE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
-_HEADING = re.compile(r"#{1,6}\s+(.*)")
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+OFF = ["link", "image", "autolink", "reference", "html_inline", "html_block", "entity"]
 
 
 def to_html(text: str) -> Markup:
-    """Safe HTML of ``text``: every character of it is escaped, only our own tags are added."""
-    parts = re.split(r"^```.*$", text, flags=re.MULTILINE)
-    blocks = []
-    for at, part in enumerate(parts):
-        if at % 2:
-            blocks.append(Markup("<pre><code>{}</code></pre>").format(part.strip("\n")))
-        else:
-            blocks += [_block(lines) for lines in _paragraphs(part)]
-    return Markup("\n").join(blocks)
+    """Safe HTML of ``text``: every character of it is escaped, only the parser's own tags are added."""
+    return Markup(_parser().render(text).rstrip("\n"))
 
 
-def _paragraphs(text: str) -> list[list[str]]:
-    """Runs of lines of one kind: blank lines, headings and the edges of lists part them."""
-    runs: list[list[str]] = [[]]
-    for line in text.splitlines():
-        last = runs[-1][-1] if runs[-1] else ""
-        parts = not line.strip() or _HEADING.match(line) or _HEADING.match(last)
-        if parts or (last and bool(_ITEM.match(line)) and not _ITEM.match(runs[-1][0])):
-            runs.append([])
-        if line.strip():
-            runs[-1].append(line)
-    return [run for run in runs if run]
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(OFF)
+    parser.core.ruler.push("headings_as_strong", _headings)
+    return parser
 
 
-def _block(lines: list[str]) -> Markup:
-    if heading := _HEADING.match(lines[0]):
-        return Markup("<p><strong>{}</strong></p>").format(_inline(heading[1]))
-    if not _ITEM.match(lines[0]):
-        return Markup("<p>{}</p>").format(_inline(" ".join(lines)))
-    items: list[str] = []
-    for line in lines:
-        if item := _ITEM.match(line):
-            items.append(item[1])
-        else:
-            items[-1] += " " + line.strip()
-    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(_inline(i)) for i in items))
+def _headings(state: Any) -> None:
+    """The report has headings of its own: one in a text is a strong line."""
+    for at, token in enumerate(state.tokens):
+        if token.type == "heading_open":
+            inner = state.tokens[at + 1]
+            inner.children = [_strong("strong_open", 1), *inner.children, _strong("strong_close", -1)]
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = "p"
 
 
-def _inline(text: str) -> Markup:
-    out, at = Markup(""), 0
-    for found in _INLINE.finditer(text):
-        out += escape(text[at : found.start()])
-        for tag, inner in zip(("code", "strong", "em"), found.groups(), strict=True):
-            if inner is not None:
-                out += Markup(f"<{tag}>{{}}</{tag}>").format(inner)
-        at = found.end()
-    return out + escape(text[at:])
+def _strong(kind: str, nesting: Any) -> Any:
+    from markdown_it.token import Token
+
+    return Token(kind, "strong", nesting)

@@ -14,11 +14,12 @@ import traitlets
 from pydantic import ValidationError
 
 from maxkernel_nb.document.build import document
+from maxkernel_nb.document.compare import comparison
 from maxkernel_nb.document.graph import node_view
 from maxkernel_nb.document.model import Document
 from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.errors import MaxKernelError, UsageError
-from maxkernel_nb.widgets.limits import fit, fit_node
+from maxkernel_nb.widgets.limits import fit, fit_comparison, fit_node
 from maxkernel_nb.widgets.text import one_line
 from maxkernel_nb.widgets.wire import Ack, Intent, Message
 
@@ -137,6 +138,14 @@ class RunPanel(anywidget.AnyWidget):
                 mark = {Intent.PIN: "pinned", Intent.PRUNE: "pruned"}.get(message.intent, "")
                 run.mark(message.node, mark, via="button")
                 self._show_node(message.node)
+            case Intent.COMPARE:
+                self._show_comparison(message.node, message.other)
+
+    def _show_comparison(self, left: str, right: str) -> None:
+        found = comparison(self._run.state, left, right)
+        if found is None:
+            raise UsageError(f"Run {self._run.id} does not know both {left!r} and {right!r}; choose two of its table.")
+        self.send(fit_comparison(found))
 
     def _show_node(self, node: str) -> None:
         found = node_view(self._run.state, node)
@@ -148,6 +157,7 @@ class RunPanel(anywidget.AnyWidget):
         asked, proposal = self._run.state.open_question, self._run.state.open_proposal
         now = asked.question if asked is not None else proposal.id if proposal is not None else ""
         if message.proposal and now and now != message.proposal:
+            self.put(document(self._run.state))  # the person sees what is open before they read that they did not
             raise UsageError(f"{message.proposal} is no longer open; look at {now}, which is, and decide again.")
 
     def __repr__(self) -> str:

@@ -110,5 +110,5 @@ def _diff(doc: Document) -> str:
     if doc.diff is None:
         return ""
     diff = doc.diff
-    hunks = [f"{h.header}\n" + "\n".join(x.sign + x.text for x in h.lines) for h in diff.hunks]
+    hunks = [f"{h.header}\n" + "\n".join(h.lines) for h in diff.hunks]
     return "\n".join(x for x in (diff.claim, diff.decision, f"+{diff.added} -{diff.removed}", *hunks) if x)

@@ -12,6 +12,7 @@ from maxkernel_nb.widgets.typescript import interface, is_shape
 DOC = "doc"  # the one synchronised trait: a Document as JSON, written by Python only
 ACK = "ack"  # the kind of the message that answers each of a view's
 NODE = "node"  # the kind of the one that comes before it after ``look``
+COMPARISON = "comparison"  # the same after ``compare``
 
 
 class Intent(StrEnum):
@@ -30,6 +31,7 @@ class Intent(StrEnum):
     PIN = "pin"
     PRUNE = "prune"
     UNMARK = "unmark"
+    COMPARE = "compare"  # ``node`` and ``other``, two candidates: answered by a ``ComparisonView``
 
 
 class Message(Value):
@@ -40,7 +42,8 @@ class Message(Value):
     proposal: str = ""  # the proposal or question the person was looking at
     choice: str = ""  # the answer to that question
     hunks: tuple[int, ...] | None = None  # None: all
-    node: str = ""  # of a search
+    node: str = ""  # of a search, or a candidate
+    other: str = ""  # the candidate to compare it with
     comment: str = ""  # what was written: a remark, an answer's text, a question
 
 
@@ -55,7 +58,8 @@ class Ack(Value):
 
 def typescript() -> str:
     """The text of ``frontend/src/wire.ts``; a test compares it with the file."""
-    names = "".join(f'export const {k} = "{v}";\n' for k, v in (("DOC", DOC), ("ACK", ACK), ("NODE", NODE)))
+    constants = (("DOC", DOC), ("ACK", ACK), ("NODE", NODE), ("COMPARISON", COMPARISON))
+    names = "".join(f'export const {k} = "{v}";\n' for k, v in constants)
     intents = " | ".join(f'"{i}"' for i in Intent)
     shapes = [v for v in vars(document_model).values() if is_shape(v)]
     interfaces = "\n\n".join(interface(s) for s in (*shapes, Message, Ack))

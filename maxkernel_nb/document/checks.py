@@ -54,7 +54,8 @@ def _verdict_sentence(verdicts: tuple[Verdict, ...]) -> str:
     if failed:
         return f"Failed at {failed[0].gate}: {failed[0].summary}"
     checks = [v for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS]
-    cases, seeds = len({v.case for v in checks}), len({v.seed for v in checks if not v.variant})
+    drawn = [v for v in checks if not v.variant]
+    cases, seeds = len({v.case for v in drawn}), len({v.seed for v in drawn})
     if not checks:
         return "Not checked yet."
     return (
@@ -103,10 +104,10 @@ def candidate_rows(state: RunState) -> tuple[m.CandidateRow, ...]:
     rows = list(state.candidates.items())
     early = [(k, c) for k, c in rows[:-MOST_ROWS] if k == state.best]
     kept = early + rows[-MOST_ROWS:][len(early) :] if early else rows[-MOST_ROWS:]
-    return tuple(_candidate_row(state, key, c) for key, c in kept)
+    return tuple(candidate_row(state, key, c) for key, c in kept)
 
 
-def _candidate_row(state: RunState, key: str, known: CandidateState) -> m.CandidateRow:
+def candidate_row(state: RunState, key: str, known: CandidateState) -> m.CandidateRow:
     model = [v for v in known.verdicts if v.gate is GateName.MODEL and v.outcome is Outcome.PASS]
     ms = model[-1].numbers.get("modelled_ms") if model else (known.profile.modelled_ms if known.profile else None)
     ms = ms if ms is not None and math.isfinite(ms) and ms > 0 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maxkernel_nb.document import model as m
 from maxkernel_nb.engine.state import ProposalState, RunState
-from maxkernel_nb.patches import Hunk, Patch
+from maxkernel_nb.patches import Hunk, Patch, make_patch
 
 CONTEXT = 3
 
@@ -24,6 +24,11 @@ def diff_view(state: RunState) -> m.DiffView | None:
         open=proposal.decision is None,
         decision=_decision(proposal),
     )
+
+
+def sources_diff(before: str, after: str, candidate: str, claim: str) -> m.DiffView:
+    """Two sources that nobody decides about."""
+    return _diff(make_patch(before, after), "", candidate, claim, open=False)
 
 
 def _diff(patch: Patch, key: str, candidate: str, claim: str, *, open: bool, decision: str = "") -> m.DiffView:
@@ -64,18 +69,13 @@ def hunk_views(patch: Patch) -> tuple[m.HunkView, ...]:
 
 
 def _view(hunk: Hunk, baseline: list[str], first: int, last: int, offset: int) -> m.HunkView:
-    lines = [_same(baseline[i], i, offset) for i in range(first, hunk.start)]
-    lines += [m.DiffLine(sign="-", text=_bare(t), old=hunk.start + n + 1) for n, t in enumerate(hunk.old)]
-    lines += [m.DiffLine(sign="+", text=_bare(t), new=hunk.start + offset + n + 1) for n, t in enumerate(hunk.new)]
-    grown = offset + len(hunk.new) - len(hunk.old)
-    lines += [_same(baseline[i], i, grown) for i in range(hunk.stop, last)]
-    old, new = sum(x.sign != "+" for x in lines), sum(x.sign != "-" for x in lines)
+    lines = [f" {text}" for text in baseline[first : hunk.start]]
+    lines += [f"-{_bare(t)}" for t in hunk.old]
+    lines += [f"+{_bare(t)}" for t in hunk.new]
+    lines += [f" {text}" for text in baseline[hunk.stop : last]]
+    old, new = sum(x[0] != "+" for x in lines), sum(x[0] != "-" for x in lines)
     header = f"@@ -{first + bool(old)},{old} +{first + offset + bool(new)},{new} @@"
-    return m.HunkView(number=hunk.number, header=header, lines=tuple(lines))
-
-
-def _same(text: str, index: int, offset: int) -> m.DiffLine:
-    return m.DiffLine(sign=" ", text=text, old=index + 1, new=index + offset + 1)
+    return m.HunkView(number=hunk.number, header=header, old=first + 1, new=first + offset + 1, lines=tuple(lines))
 
 
 def _bare(line: str) -> str:

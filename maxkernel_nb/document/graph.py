@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from maxkernel_nb.document import model as m
 from maxkernel_nb.document.checks import checks_view_of
-from maxkernel_nb.document.diff import hunk_views
+from maxkernel_nb.document.diff import sources_diff
 from maxkernel_nb.document.profile import side_view, time_text
 from maxkernel_nb.engine.graph import Graph, Node, graph_of
 from maxkernel_nb.engine.state import RunState
-from maxkernel_nb.patches import make_patch
 
 DRAWN = 240  # nodes in the picture: more are neither told apart nor small enough to send
 _LOOK: dict[str, tuple[m.Tone, str]] = {
@@ -95,11 +94,8 @@ def node_view(state: RunState, node_id: str) -> m.NodeView | None:
     for parent in node.parents:
         before = state.candidates.get(parent)
         if before is not None:
-            patch = make_patch(before.candidate.source, known.candidate.source)
-            diffs.append(m.DiffView(
-                proposal="", candidate=node_id, claim=f"Against its parent {parent}", open=False,
-                added=sum(len(h.new) for h in patch.hunks), removed=sum(len(h.old) for h in patch.hunks),
-                hunks=hunk_views(patch)))
+            sources = before.candidate.source, known.candidate.source
+            diffs.append(sources_diff(*sources, node_id, f"Against its parent {parent}"))
     run = state.run_id
     commands = (
         m.Fact(label="Build on it", value=f"%maxkernel continue {run} --from {node_id}"),

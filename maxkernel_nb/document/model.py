@@ -90,19 +90,15 @@ class PlanView(Value):
     facts: tuple[Fact, ...] = ()
 
 
-class DiffLine(Value):
-    """``old`` and ``new`` are 1-based line numbers, 0 where the line is not on that side."""
-
-    sign: Literal[" ", "-", "+"]
-    text: str
-    old: int = 0
-    new: int = 0
-
-
 class HunkView(Value):
+    """``lines`` begin with their sign (blank, ``-`` or ``+``); ``old`` and ``new`` are the 1-based numbers of the first
+    line on each side. No number a line: a diff of 3,000 lines fits into one message."""
+
     number: int
     header: str
-    lines: tuple[DiffLine, ...]
+    old: int
+    new: int
+    lines: tuple[str, ...]
 
 
 class DiffView(Value):

@@ -22,7 +22,7 @@ from maxkernel_nb.task import (
     Tolerance,
     Verdict,
 )
-from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
+from maxkernel_nb.tpu.profiles import BufferUse, LoopProfile, OpProfile, ScheduleProfile
 
 REFERENCE = '''import jax, jax.numpy as jnp
 
@@ -117,6 +117,13 @@ BASELINE = ScheduleProfile(
             compute_ms=9.8,
             memory_ms=1.2,
             bound_by="valu",
+            hbm_bytes=2.1e9,
+            loops=(LoopProfile(depth=1, trips=4096, bundles=4190, with_inner=4190, share=1.0, read_bytes=5.1e5),),
+            buffers=(
+                BufferUse(name="scores", kind="temporary", size=21_000_000, shape="f32[1024,4096]", copies=1),
+                BufferUse(name="q", kind="input", size=4_200_000, shape="bf16[1024,128]", copies=2),
+                BufferUse(name="spills", kind="spill", size=5_800_000),
+            ),
             spills=1204,
             utilisation={"mxu": 0.21, "valu": 0.83, "eup": 0.31, "xlu": 0.4, "vload": 0.5, "vstore": 0.3},
         ),
@@ -151,6 +158,19 @@ BEST = ScheduleProfile(
             compute_ms=4.7,
             memory_ms=0.7,
             bound_by="eup",
+            hbm_bytes=1.1e9,
+            loops=(
+                LoopProfile(depth=1, trips=1024, bundles=1500, with_inner=8030, share=0.2, read_bytes=7.8e5,
+                            written_bytes=2.6e5),
+                LoopProfile(depth=2, trips=5120, bundles=1306, with_inner=1306, share=0.8),
+            ),
+            buffers=(
+                BufferUse(name="q_ref", kind="input", size=524_288, shape="bf16[1024,128]", copies=2),
+                BufferUse(name="k_ref", kind="input", size=2_097_152, shape="bf16[4096,128]", copies=2),
+                BufferUse(name="v_ref", kind="input", size=2_097_152, shape="bf16[4096,128]", copies=2),
+                BufferUse(name="o_ref", kind="output", size=524_288, shape="bf16[1024,128]", copies=2),
+                BufferUse(name="acc_ref", kind="scratch", size=524_288, shape="f32[1024,128]"),
+            ),
             utilisation={
                 "mxu": 0.58,
                 "valu": 0.71,
@@ -396,6 +416,31 @@ def hostile(text: str) -> list[AnyEvent]:
         ev.DecisionTaken(proposal="p", accepted=False, via="button", comment=text),
         ev.RunEnded(outcome=RunOutcome.FAILED, reason=text),
     ]
+
+
+def hostile_question(text: str) -> list[AnyEvent]:
+    """A run of a name like that, that asks such a thing about such code."""
+    asked = ev.QuestionAsked(
+        question="q", title=text, text=f"{text}\n\n- {text}\n\n[x](javascript:window.hacked=1) ![y](//evil/{text})",
+        choices=(ev.Choice(name="go", label=text, takes_text=text),), default="go", editable=text,
+        patch=make_patch(f"{text}\n", f"# {text}\n"),
+    )  # fmt: skip
+    talk = (ev.ConversationOpened(key="c", role=text, prompt=""), ev.ModelSaid(key="c", text=text))
+    return [*hostile(text)[:-3], *talk, asked, ev.StatusChanged(status=Status.WAITING)]
+
+
+def heavy() -> dict[str, list[AnyEvent]]:
+    """Runs that are large in one way each: a diff of 3,000 lines, 500 candidates."""
+    before = "".join(f"x{n} = compute(a{n}, b{n})  # step {n}\n" for n in range(1500))
+    after = before.replace("compute", "fused")
+    proposal = ev.ProposalMade(
+        proposal="big", candidate=candidate().id, patch=make_patch(before, after), claim="A long one."
+    )
+    more = [ev.CandidateAdded(candidate=candidate(source=f"# {n}\n")) for n in range(499)]
+    return {
+        "long_diff": [*tuned(), proposal, ev.StatusChanged(status=Status.WAITING)],
+        "many_candidates": [*tuned(), *more],
+    }
 
 
 ALL = {

@@ -7,6 +7,7 @@ import samples
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.document.build import document
+from maxkernel_nb.document.compare import comparison
 from maxkernel_nb.document.diff import hunk_views
 from maxkernel_nb.engine.state import fold
 from maxkernel_nb.events import RunOutcome
@@ -149,11 +150,15 @@ def test_hunks_show_each_baseline_line_once():
     baseline = "".join(f"line {n}\n" for n in range(30))
     proposed = baseline.replace("line 5\n", "five\n").replace("line 9\n", "").replace("line 20\n", "a\nb\n")
     hunks = hunk_views(make_patch(baseline, proposed))
-    shown = [x.old for h in hunks for x in h.lines if x.old]
-    assert shown == sorted(set(shown)) and len(hunks) == 3
-    lines = proposed.splitlines()
-    for line in (x for h in hunks for x in h.lines if x.new):
-        assert lines[line.new - 1] == line.text
+    assert len(hunks) == 3
+    shown = []
+    for sign, start, text in (("+", "old", baseline), ("-", "new", proposed)):
+        for hunk in hunks:
+            there = [line[1:] for line in hunk.lines if line[0] != sign]
+            first = getattr(hunk, start)
+            assert text.splitlines()[first - 1 : first - 1 + len(there)] == there
+            shown += [(start, first + n) for n in range(len(there))]
+    assert len(shown) == len(set(shown))
     assert hunks[0].header == "@@ -3,7 +3,7 @@"
 
 
@@ -177,3 +182,15 @@ def test_streamed_text_shows_its_tail_while_it_streams():
 def test_lessons_are_notes():
     events = [*samples.started(), ev.LessonLearned(text="BLOCK_K 512 spills", evidence="1,204 spills")]
     assert doc(events).notes[-1].text == "Learned: BLOCK_K 512 spills (1,204 spills)"
+
+
+def test_two_candidates_beside_each_other():
+    state = fold(samples.waiting())
+    first, second = (samples.candidate(n).id for n in (0, 1))
+    seen = comparison(state, first, second)
+    facts = {row.label: (row.left, row.right) for row in seen.facts}
+    assert facts["Result"] == ("verified", "fails check") and facts["Time"] == ("4.70 ms", "")
+    apart = [row for row in seen.verdicts if row.left != row.right]
+    assert apart and any(row.right.startswith("✗ fail") for row in apart)
+    assert seen.diff.hunks[0].lines.count("+BLOCK_Q = 512") == 1
+    assert comparison(state, first, "unknown") is None

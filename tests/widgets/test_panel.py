@@ -13,6 +13,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.document.build import document
 from maxkernel_nb.patches import make_patch
 from maxkernel_nb.widgets.panel import RunPanel
+from maxkernel_nb.widgets.publisher import Publisher
 
 
 class Panel(RunPanel):
@@ -123,3 +124,33 @@ def test_the_bundle_is_the_view_and_a_deterministic_line(panel):
     assert data["text/plain"] == "maxkernel run auto-7f3a: waiting for you"
     assert "widgets" not in metadata
     assert panel._ipython_display_ is None
+
+
+def test_two_candidates_are_compared_when_asked(panel):
+    first, second = (samples.candidate(n).id for n in (0, 1))
+    assert panel.receive(intent="compare", node=first, other=second)["ok"]
+    assert panel.sent[-2]["kind"] == "comparison" and panel.sent[-2]["right"] == second
+    ack = panel.receive(intent="compare", node=first, other="nobody")
+    assert not ack["ok"] and "nobody" in ack["message"]
+
+
+def test_two_views_of_one_run_agree_and_what_a_magic_decides_shows_in_both(run, screens=2):
+    published = []
+    views = [Publisher(run, publish=lambda *given: published.append(given)) for _ in range(screens)]
+    for view in views:
+        view.show()
+    assert all(view.settle(20) for view in views)
+    panels = [view.panel for view in views]
+    assert panels[0].doc == panels[1].doc
+    run.reject(via="magic")
+    assert all(view.settle(20) for view in views)
+    assert [p.doc["header"]["status"] for p in panels] == ["rejected"] * screens
+    reports = [data["text/html"] for data, _, _, update in published if update and "text/html" in data]
+    assert len(reports) == screens and reports[0] == reports[1]
+
+
+def test_a_stale_decision_is_refused_and_the_newest_diff_is_there_before_the_answer(run, panel):
+    other = samples.candidate(1)
+    run.emit(ev.ProposalMade(proposal="p2", candidate=other.id, patch=make_patch("a", "b"), claim=""))
+    ack = panel.receive(intent="accept", proposal="p1")
+    assert not ack["ok"] and panel.doc["diff"]["proposal"] == "p2"

@@ -1,6 +1,7 @@
 // The search tab: the graph of kernels, the curve of the best, a table, and one node in full when it is asked for.
+import { diff, type Layout } from "./diff";
 import { h, svg, type Child } from "./dom";
-import { checks, diff, facts, table } from "./sections";
+import { checks, facts, table } from "./sections";
 import type { CurvePoint, GraphNode, GraphView, Intent, NodeView } from "./wire";
 
 export interface GraphActions {
@@ -8,6 +9,8 @@ export interface GraphActions {
   mark(intent: Intent, node: string): void;
   shown: NodeView | null;
   picked: string;
+  layout: Layout;
+  arrange(layout: Layout): void;
 }
 
 const [WIDE, HIGH, LEFT, BOTTOM, TOP] = [720, 300, 62, 46, 14];
@@ -137,5 +140,5 @@ function detail(act: GraphActions): Child {
       facts(node.profile.facts), table("Longest ops", ["Longest ops", "Modelled", "Bound by"], node.profile.ops.map((op) => [op.name, op.time, op.bound]))),
     node.diffs.map((view, n) => h("details", { "data-key": `node-diff-${n}`, open: n === 0 },
       h("summary", {}, `${view.claim}: +${view.added} −${view.removed}`),
-      diff({ ...view, claim: "" }, (hunk) => h("span", {}, `Hunk ${hunk.number + 1}`)))));
+      diff({ ...view, claim: "" }, { layout: act.layout, arrange: act.arrange, head: (hunk) => h("span", {}, `Hunk ${hunk.number + 1}`) }))));
 }

@@ -1,39 +1,66 @@
-// Python colours for code that is only read: one regular expression, good for a line or a whole file.
+// Python colours for code that is only read: highlight.js's grammar, walked into tokens, never into HTML.
+import pythonGrammar from "highlight.js/lib/languages/python";
+import { createLowlight } from "lowlight";
 import { h, type Child } from "./dom";
 
-const KEYWORDS =
-  "and as assert async await break class continue def del elif else except finally for from global if import in is " +
-  "lambda None nonlocal not or pass raise return True False try while with yield match case";
-const TOKEN = new RegExp(
-  [
-    "(#[^\\n]*)", // 1 comment
-    "([rbfuRBFU]{0,2}(?:\"\"\"[\\s\\S]*?(?:\"\"\"|$)|'''[\\s\\S]*?(?:'''|$)|\"(?:\\\\.|[^\"\\\\\\n])*\"?|'(?:\\\\.|[^'\\\\\\n])*'?))", // 2
-    "(@[\\w.]+)", // 3 decorator
-    "\\b(?:(def|class)(\\s+)(\\w+))", // 4 5 6
-    `\\b(${KEYWORDS.split(" ").join("|")})\\b`, // 7
-    "\\b(\\d[\\w.]*(?:[eE][+-]?\\d+)?)\\b", // 8
-  ].join("|"),
-  "g",
-);
+/** A piece of one line; ``kind`` is one of k(eyword) s(tring) n(umber) f(unction) c(omment) or empty. */
+export interface Token {
+  kind: string;
+  text: string;
+}
 
-export function python(text: string): Child[] {
-  const out: Child[] = [];
-  let at = 0;
-  for (const found of text.matchAll(TOKEN)) {
-    if (found.index > at) out.push(text.slice(at, found.index));
-    at = found.index + found[0].length;
-    const [all, comment, quoted, decorator, define, gap, name, keyword] = found;
-    if (comment !== undefined) out.push(token("c", all));
-    else if (quoted !== undefined) out.push(token("s", all));
-    else if (decorator !== undefined) out.push(token("f", all));
-    else if (define !== undefined) out.push(token("k", define), gap ?? "", token("f", name ?? ""));
-    else if (keyword !== undefined) out.push(token("k", all));
-    else out.push(token("n", all));
-  }
-  out.push(text.slice(at));
+interface Tree {
+  type: string;
+  value?: string;
+  children?: Tree[];
+  properties?: { className?: unknown };
+}
+
+const KINDS: Record<string, string> = {
+  "hljs-keyword": "k", "hljs-literal": "k", "hljs-string": "s", "hljs-number": "n", "hljs-comment": "c",
+  "hljs-title": "f", "hljs-meta": "f", "hljs-built_in": "f",
+};
+const low = createLowlight({ python: pythonGrammar });
+
+/** The tokens of every line of ``text``. */
+export function lines(text: string): Token[][] {
+  const out: Token[][] = [[]];
+  const walk = (node: Tree, kind: string): void => {
+    if (node.type === "text") {
+      (node.value ?? "").split("\n").forEach((part, n) => {
+        if (n > 0) out.push([]);
+        if (part) out[out.length - 1]?.push({ kind, text: part });
+      });
+      return;
+    }
+    const names = node.properties?.className;
+    const own = Array.isArray(names) ? names.map((name) => KINDS[String(name)]).find(Boolean) : undefined;
+    for (const child of node.children ?? []) walk(child, own ?? kind);
+  };
+  walk(low.highlight("python", text) as Tree, "");
   return out;
 }
 
-function token(kind: string, text: string): Child {
-  return h("span", { class: `mkn-t-${kind}` }, text);
+/** Nodes of one line; the characters inside ``marked`` (from, to) are set off as what changed. */
+export function paint(tokens: Token[], marked: [number, number][] = []): Child[] {
+  const out: Child[] = [];
+  let at = 0;
+  for (const token of tokens) {
+    const edges = [0, ...marked.flat().map((edge) => edge - at), token.text.length]
+      .filter((edge) => edge >= 0 && edge <= token.text.length).sort((a, b) => a - b);
+    edges.slice(1).forEach((to, n) => {
+      const from = edges[n] ?? 0;
+      if (to === from) return;
+      const changed = marked.some(([a, b]) => a <= at + from && at + to <= b);
+      const classes = [token.kind && `mkn-t-${token.kind}`, changed && "mkn-word"].filter(Boolean).join(" ");
+      const text = token.text.slice(from, to);
+      out.push(classes ? h("span", { class: classes }, text) : text);
+    });
+    at += token.text.length;
+  }
+  return out;
+}
+
+export function python(text: string): Child[] {
+  return lines(text).map((line, n) => [n > 0 && "\n", paint(line)]);
 }

@@ -17,7 +17,7 @@ const BUSY_AFTER_MS = 2000;
 const DOING: Record<Intent, string> = {
   accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing", answer: "Answering",
   takeback: "Taking back", ask: "Asking",
-  look: "Looking", pin: "Pinning", prune: "Pruning", unmark: "Taking the mark back",
+  look: "Looking", pin: "Pinning", prune: "Pruning", unmark: "Taking the mark back", compare: "Comparing",
 };
 
 export class Intents {
@@ -32,9 +32,9 @@ export class Intents {
   }
 
   send(intent: Intent, more: Partial<Message> = {}): void {
-    const key = intent + (more.choice ?? "") + (more.node ?? "");
+    const key = intent + (more.choice ?? "") + (more.node ?? "") + (more.other ?? "");
     if (this.pending(key)) return;
-    const message: Message = { id: uuid(), intent, proposal: "", choice: "", hunks: null, node: "", comment: "", ...more };
+    const message: Message = { id: uuid(), intent, proposal: "", choice: "", hunks: null, node: "", other: "", comment: "", ...more };
     const timer = window.setTimeout(() => this.busy(intent), BUSY_AFTER_MS);
     this.waiting.set(message.id, { key, timer });
     this.said = { tone: "plain", text: `${DOING[intent]} …` };

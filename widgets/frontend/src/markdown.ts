@@ -1,51 +1,45 @@
-// The little Markdown that plans use, as nodes. widgets/markdown.py reads the same forms for the report.
+// Markdown of plans and answers as nodes: markdown-it reads, we build. widgets/markdown.py sets its Python twin the same way.
+import MarkdownIt from "markdown-it";
 import { h, type Child } from "./dom";
 
-const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*/g;
-const ITEM = /^\s*(?:[-*+]|\d+[.)])\s+(.*)/;
-const HEADING = /^#{1,6}\s+(.*)/;
+type Tokens = ReturnType<InstanceType<typeof MarkdownIt>["parse"]>;
+
+const parser = new MarkdownIt("commonmark", { html: false }).enable("table")
+  .disable(["link", "image", "autolink", "reference", "html_inline", "html_block", "entity"]);
+const TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "strong", "em"]);
 
 export function markdown(text: string): Child[] {
-  return text.split(/^```.*$/m).map((part, at): Child =>
-    at % 2 ? h("pre", {}, h("code", {}, part.replace(/^\n+|\n+$/g, ""))) : runs(part).map(block),
-  );
+  return nodes(parser.parse(text, {}));
 }
 
-function runs(text: string): string[][] {
-  const found: string[][] = [[]];
-  for (const line of text.split(/\r?\n/)) {
-    const run = found[found.length - 1] ?? [];
-    const last = run[run.length - 1] ?? "";
-    const parts = !line.trim() || HEADING.test(line) || HEADING.test(last);
-    if (parts || (last && ITEM.test(line) && !ITEM.test(run[0] ?? ""))) found.push([]);
-    if (line.trim()) found[found.length - 1]?.push(line);
+/** Opening and closing tokens become nested elements; a heading is a strong line, for the panel has headings of its own. */
+function nodes(tokens: Tokens): Child[] {
+  const stack: { tag: string; start: string; children: Child[] }[] = [{ tag: "", start: "", children: [] }];
+  const put = (child: Child): void => { stack[stack.length - 1]?.children.push(child); };
+  for (const token of tokens) {
+    if (token.nesting === 1) stack.push({ tag: token.hidden ? "" : token.tag, start: String(token.attrGet("start") ?? ""), children: [] });
+    else if (token.nesting === -1) {
+      const done = stack.pop();
+      if (done) put(element(done.tag, done.start, done.children));
+    } else put(leaf(token));
   }
-  return found.filter((run) => run.length > 0);
+  return stack[0]?.children ?? [];
 }
 
-function block(lines: string[]): Child {
-  const heading = HEADING.exec(lines[0] ?? "");
-  if (heading) return h("p", {}, h("strong", {}, inline(heading[1] ?? "")));
-  if (!ITEM.test(lines[0] ?? "")) return h("p", {}, inline(lines.join(" ")));
-  const items: string[] = [];
-  for (const line of lines) {
-    const item = ITEM.exec(line);
-    if (item) items.push(item[1] ?? "");
-    else items[items.length - 1] += ` ${line.trim()}`;
-  }
-  return h("ul", {}, items.map((item) => h("li", {}, inline(item))));
+function element(tag: string, start: string, children: Child[]): Child {
+  if (/^h[1-6]$/.test(tag)) return h("p", {}, h("strong", {}, children));
+  return TAGS.has(tag) ? h(tag, tag === "ol" && start ? { start } : {}, children) : children;
 }
 
-function inline(text: string): Child[] {
-  const out: Child[] = [];
-  let at = 0;
-  for (const found of text.matchAll(INLINE)) {
-    out.push(text.slice(at, found.index));
-    if (found[1] !== undefined) out.push(h("code", {}, found[1]));
-    else if (found[2] !== undefined) out.push(h("strong", {}, found[2]));
-    else out.push(h("em", {}, found[3] ?? ""));
-    at = (found.index ?? 0) + found[0].length;
+function leaf(token: Tokens[number]): Child {
+  switch (token.type) {
+    case "inline": return nodes(token.children ?? []);
+    case "code_inline": return h("code", {}, token.content);
+    case "fence":
+    case "code_block": return h("pre", {}, h("code", {}, token.content.replace(/\n$/, "")));
+    case "hr": return h("hr");
+    case "softbreak": return " ";
+    case "hardbreak": return h("br");
+    default: return token.content;
   }
-  out.push(text.slice(at));
-  return out;
 }

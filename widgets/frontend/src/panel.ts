@@ -1,4 +1,6 @@
 // The run panel: renders the document Python wrote, sends what the person wants, decides nothing.
+import { candidates, type SortKey } from "./compare";
+import { diff, type Layout } from "./diff";
 import { h, Region, type Child } from "./dom";
 import { graph } from "./graph";
 import { Intents, type Model } from "./intents";
@@ -6,7 +8,9 @@ import { markdown } from "./markdown";
 import { profile } from "./profile";
 import * as section from "./sections";
 import { watchTheme } from "./theme";
-import { DOC, NODE, type Action, type CandidateRow, type Document as Doc, type HunkView, type Intent, type NodeView } from "./wire";
+import {
+  COMPARISON, DOC, NODE, type Action, type ComparisonView, type Document as Doc, type HunkView, type Intent, type NodeView,
+} from "./wire";
 
 type Tab = "proposal" | "checks" | "profile" | "plan" | "graph" | "candidates" | "source" | "log";
 const TABS: [Tab, string][] = [
@@ -23,8 +27,15 @@ class Panel {
   private intents: Intents;
   private picked: Tab | null = null; // null: follow the run
   private skipped = new Set<number>(); // hunks the person left out
+  private before: Set<number>[] = []; // what was left out before each choice, to undo it
+  private remarks = new Map<number, string>(); // on single hunks
   private proposal = "";
-  private byTime = false;
+  private layout: Layout | null = null; // null: what fits
+  private sort: SortKey = "order";
+  private down = false;
+  private compared: string[] = []; // candidates, two at most
+  private comparison: ComparisonView | null = null;
+  private full = new Set<Tab>(); // long lists shown in full
   private node: NodeView | null = null; // of the search, as it was when it was asked for
   private wanted = "";
   private readonly uid = `mkn-${(panels += 1)}`;
@@ -63,11 +74,11 @@ class Panel {
   };
 
   private received = (content: unknown): void => {
-    const node = content as NodeView | null;
-    if (node?.kind === NODE && node.id === this.wanted) {
-      this.node = node;
-      this.draw();
-    } else this.intents.receive(content);
+    const shown = content as NodeView | ComparisonView | null;
+    if (shown?.kind === NODE && shown.id === this.wanted) this.node = shown;
+    else if (shown?.kind === COMPARISON && shown.left === this.compared[0] && shown.right === this.compared[1]) this.comparison = shown;
+    else return this.intents.receive(content);
+    this.draw();
   };
 
   private look = (node: string): void => {
@@ -94,7 +105,8 @@ class Panel {
     // Tells JupyterLab that typing here is not a notebook shortcut ("dd" in the comment deletes no cell).
     return h("section", { class: "mkn-panel", "data-lm-suppress-shortcuts": "true", "aria-label": "maxkernel run" },
       this.region("top"), this.region("hero"), this.region("flags"), decide,
-      h("div", { class: "mkn-columns" }, this.region("side", "aside", { "aria-label": "Steps" }), main),
+      h("div", { class: "mkn-columns" }, 
+        h("aside", { class: "mkn-side", "aria-label": "Steps", tabindex: 0 }, this.region("steps"), this.region("talk")), main),
       this.region("foot", "footer", { "aria-label": "Spend" }));
   }
 
@@ -108,6 +120,8 @@ class Panel {
     if (doc.diff && doc.diff.proposal !== this.proposal) {
       this.proposal = doc.diff.proposal;
       this.skipped.clear();
+      this.before = [];
+      this.remarks.clear();
     }
     const pending = this.intents.pending();
     const controls = doc.next.actions.filter((a) => CONTROLS.includes(a.intent));
@@ -126,13 +140,12 @@ class Panel {
   }
 
   private drawSteps(): void {
-    const side = this.regions.get("side")?.element;
-    const following = side !== undefined && side.scrollTop + side.clientHeight >= side.scrollHeight - 4;
-    this.show("side", [this.doc.steps, this.doc.saying], () => [
-      h("h3", {}, "Steps"), section.steps(this.doc.steps), section.saying(this.doc.saying),
-    ]);
+    const side = this.regions.get("steps")?.element.parentElement;
+    const following = side && side.scrollTop + side.clientHeight >= side.scrollHeight - 4;
+    this.show("steps", this.doc.steps, () => [h("h3", {}, "Steps"), section.steps(this.doc.steps)]);
+    this.show("talk", this.doc.saying, () => section.saying(this.doc.saying));
     // The newest step stays in sight; before the first layout there is nothing to scroll yet.
-    if (side && following) requestAnimationFrame(() => { side.scrollTop = side.scrollHeight; });
+    if (following) requestAnimationFrame(() => { side.scrollTop = side.scrollHeight; });
   }
 
   // -- top ---------------------------------------------------------------------------------------------------------
@@ -206,7 +219,9 @@ class Panel {
   /** What goes with a decision: the edited text where the answer takes one and it was changed, else the comment. */
   private words(action: Action): string {
     const edited = action.takes_text !== "" && !this.editor.hidden && this.editor.value !== this.doc.next.question?.editable;
-    return edited ? this.editor.value : this.comment.value.trim();
+    if (edited) return this.editor.value;
+    const remarks = [...this.remarks].sort(([a], [b]) => a - b).map(([hunk, text]) => `hunk ${hunk + 1}: ${text}`);
+    return [this.comment.value.trim(), ...remarks].filter(Boolean).join("\n");
   }
 
   private ask(): void {
@@ -248,19 +263,71 @@ class Panel {
     if (this.status.textContent !== (said?.text ?? "")) this.status.textContent = said?.text ?? "";
   }
 
-  private choose = (hunk: HunkView): Child => {
-    const label = `Hunk ${hunk.number + 1}`;
-    if (!this.doc.diff?.open || this.hunks().length < 2) return h("span", {}, label);
-    const box = h("input", {
-      type: "checkbox", "data-key": `hunk-box-${hunk.number}`, checked: !this.skipped.has(hunk.number),
-      change: (event) => {
-        if ((event.target as HTMLInputElement).checked) this.skipped.delete(hunk.number);
-        else this.skipped.add(hunk.number);
-        this.draw();
+  /** What a person may do with one hunk; its pressed state and its remark are kept here, never in the document. */
+  private hunkHead = (hunk: HunkView): Child => {
+    const n = hunk.number, title = h("strong", {}, `Hunk ${n + 1}`);
+    if (!this.doc.diff?.open) return title;
+    const remark = h("input", {
+      type: "text", class: "mkn-comment mkn-remark", "aria-label": `Comment on hunk ${n + 1}`, "data-key": `remark-${n}`, maxlength: 500,
+      placeholder: "Goes with your decision", hidden: !this.remarks.has(n),
+      input: (event) => this.remark(n, (event.target as HTMLInputElement).value),
+    }) as HTMLInputElement;
+    remark.value = this.remarks.get(n) ?? "";
+    const comment = h("button", {
+      type: "button", class: "mkn-toggle", "data-key": `comment-${n}`, "aria-label": `Comment on hunk ${n + 1}`, "aria-expanded": remark.hidden ? "false" : "true",
+      click: () => {
+        remark.hidden = !remark.hidden;
+        comment.setAttribute("aria-expanded", remark.hidden ? "false" : "true");
+        if (!remark.hidden) remark.focus();
       },
-    });
-    return h("label", {}, box, ` ${label}`);
+    }, "Comment");
+    const choice = (taken: boolean): Child => h("button", {
+      type: "button", class: `mkn-toggle ${taken ? "mkn-take" : "mkn-leave"}`, "data-key": `${taken ? "take" : "leave"}-${n}`,
+      "aria-label": `${taken ? "Accept" : "Reject"} hunk ${n + 1}`, "aria-pressed": this.skipped.has(n) === taken ? "false" : "true",
+      click: () => this.choose(taken ? [] : [n], taken ? [n] : []),
+    }, taken ? "Accept" : "Reject");
+    const choices = this.hunks().length > 1 && h("span", { class: "mkn-choice", role: "group", "aria-label": `Choice for hunk ${n + 1}` }, choice(true), choice(false));
+    return [title, choices, comment, remark];
   };
+
+  private hunkBar(): Child {
+    if (!this.doc.diff?.open || this.hunks().length < 2) return null;
+    const all = this.hunks().map((hunk) => hunk.number);
+    const button = (key: string, label: string, click: () => void): Child =>
+      h("button", { type: "button", class: "mkn-button mkn-small", "data-key": `hunks-${key}`, click }, label);
+    return h("div", { class: "mkn-hunk-bar", role: "group", "aria-label": "All hunks" },
+      button("all", "Choose all", () => this.choose([], all)), button("none", "Choose none", () => this.choose(all, [])),
+      button("undo", "Undo last choice", () => this.unchoose()));
+  }
+
+  private choose(leave: number[], take: number[]): void {
+    this.before.push(new Set(this.skipped));
+    for (const n of leave) this.skipped.add(n);
+    for (const n of take) this.skipped.delete(n);
+    this.draw();
+  }
+
+  private unchoose(): void {
+    this.skipped = this.before.pop() ?? this.skipped;
+    this.draw();
+  }
+
+  private remark(hunk: number, text: string): void {
+    if (text.trim()) this.remarks.set(hunk, text.trim());
+    else this.remarks.delete(hunk);
+  }
+
+  /** A choice changes a few attributes; a long diff is not drawn again for it. */
+  private drawChoices(): void {
+    for (const { number: n } of this.hunks()) {
+      const left = this.skipped.has(n);
+      this.root.querySelector(`[data-key="take-${n}"]`)?.setAttribute("aria-pressed", left ? "false" : "true");
+      this.root.querySelector(`[data-key="leave-${n}"]`)?.setAttribute("aria-pressed", left ? "true" : "false");
+      this.root.querySelector(`.mkn-hunk[data-hunk="${n}"]`)?.classList.toggle("mkn-left-out", left && this.current() === "proposal");
+    }
+    const undo = this.root.querySelector<HTMLButtonElement>('[data-key="hunks-undo"]');
+    if (undo) undo.disabled = this.before.length === 0;
+  }
 
   // -- tabs ----------------------------------------------------------------------------------------------------------
 
@@ -293,6 +360,7 @@ class Panel {
         }, label, this.badge(tab) && h("span", { class: "mkn-count" }, this.badge(tab)))));
     this.regions.get("body")?.element.setAttribute("aria-labelledby", `${this.uid}-${now}`);
     this.show("body", [now, this.data(now)], () => this.body(now));
+    if (now === "proposal") this.drawChoices();
   }
 
   private badge(tab: Tab): string {
@@ -326,9 +394,11 @@ class Panel {
 
   private data(tab: Tab): unknown {
     const { doc } = this;
+    const layout = this.arranged();
     const parts: Record<Tab, unknown> = {
-      proposal: doc.diff, checks: doc.checks, profile: doc.profile, plan: doc.plan,
-      graph: [doc.graph, this.node, this.wanted], candidates: [doc.candidates, this.byTime], source: doc.source, log: [doc.notes, doc.trimmed, doc.header.versions],
+      proposal: [doc.diff, layout], checks: [doc.checks, this.full.has("checks")], profile: doc.profile, plan: doc.plan,
+      graph: [doc.graph, this.node, this.wanted, layout],
+      candidates: [doc.candidates, this.sort, this.down, this.compared, this.comparison, this.full.has("candidates"), layout], source: doc.source, log: [doc.notes, doc.trimmed, doc.header.versions],
     };
     return parts[tab];
   }
@@ -336,29 +406,46 @@ class Panel {
   private body(tab: Tab): Child[] {
     const { doc } = this;
     switch (tab) {
-      case "proposal": return doc.diff ? section.diff(doc.diff, this.choose) : [];
-      case "checks": return doc.checks ? section.checks(doc.checks) : [];
+      case "proposal": return doc.diff ? diff(doc.diff, { ...this.laidOut(), head: this.hunkHead, bar: this.hunkBar() }) : [];
+      case "checks": return doc.checks ? section.checks(doc.checks, this.full.has("checks"), this.more("checks")) : [];
       case "profile": return doc.profile ? profile(doc.profile) : [];
       case "plan": return doc.plan ? section.plan(doc.plan) : [];
-      case "graph": return doc.graph ? graph(doc.graph, { look: this.look, mark: this.mark, shown: this.node, picked: this.wanted }) : [];
-      case "candidates": return section.candidates(this.sorted(), this.sorter);
+      case "graph": return doc.graph ? graph(doc.graph, { look: this.look, mark: this.mark, shown: this.node, picked: this.wanted, ...this.laidOut() }) : [];
+      case "candidates": return candidates(doc.candidates, {
+        sort: this.sort, down: this.down, chosen: this.compared, shown: this.comparison, all: this.full.has("candidates"),
+        order: this.order, choose: this.pair, more: this.more("candidates"), ...this.laidOut(),
+      });
       case "source": return doc.source ? section.source(doc.source, () => this.copy()) : [];
       case "log": return section.log(doc);
     }
   }
 
-  private sorted(): CandidateRow[] {
-    const late = Number.POSITIVE_INFINITY;
-    return this.byTime ? [...this.doc.candidates].sort((a, b) => (a.ms ?? late) - (b.ms ?? late)) : this.doc.candidates;
+  /** Side by side where two columns of code fit. */
+  private arranged(): Layout {
+    return this.layout ?? ((this.regions.get("body")?.element.clientWidth ?? 0) >= 900 ? "split" : "unified");
   }
 
-  private sorter = (key: "order" | "time", label: string): Child => {
-    const on = this.byTime === (key === "time");
-    return h("button", {
-      type: "button", class: "mkn-sort", "data-key": `sort-${key}`, "aria-pressed": on ? "true" : "false",
-      title: key === "time" ? "Sort by modelled time" : "Sort by order of appearance",
-      click: () => { this.byTime = key === "time"; this.draw(); },
-    }, label, on ? " ▾" : "");
+  private laidOut(): { layout: Layout; arrange(layout: Layout): void } {
+    return { layout: this.arranged(), arrange: (layout) => { this.layout = layout; this.draw(); } };
+  }
+
+  private more(tab: Tab): () => void {
+    return () => { this.full.add(tab); this.draw(); };
+  }
+
+  private order = (key: SortKey): void => {
+    this.down = key === this.sort && !this.down;
+    this.sort = key;
+    this.draw();
+  };
+
+  /** Two candidates at most are chosen; a third takes the place of the one chosen first. */
+  private pair = (id: string): void => {
+    this.compared = this.compared.includes(id) ? this.compared.filter((other) => other !== id) : [...this.compared, id].slice(-2);
+    this.comparison = null;
+    const [node, other] = this.compared;
+    if (node && other) this.intents.send("compare", { node, other });
+    this.draw();
   };
 
   private copy(): void {

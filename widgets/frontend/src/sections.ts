@@ -3,7 +3,7 @@ import { h, type Child } from "./dom";
 import { python } from "./highlight";
 import { markdown } from "./markdown";
 import type {
-  CandidateRow, CheckRow, ChecksView, DiffView, Document as Doc, Fact, HunkView, Meter, PlanView, Saying, SourceView, StepRow,
+  CheckRow, ChecksView, Document as Doc, Fact, Meter, PlanView, Saying, SourceView, StepRow,
 } from "./wire";
 
 export const MARKS: Record<string, string> = {
@@ -27,11 +27,21 @@ export function table(name: string, head: Child[], rows: Child[][], classes: str
       h("tbody", {}, rows.map((row, n) => h("tr", { class: classes[n] }, cells("td", row))))));
 }
 
+const MOST = 100; // rows of a list that are drawn unasked: more would be drawn anew ten times a second
+
+/** The first rows of a long list, and the way to the rest. */
+export function mostly<T>(rows: T[], all: boolean, more: () => void, what: string, draw: (some: T[]) => Child): Child {
+  if (all || rows.length <= MOST) return draw(rows);
+  return [draw(rows.slice(0, MOST)), h("button", { type: "button", class: "mkn-button mkn-small mkn-more", "data-key": `more-${what}`, click: more },
+    `Show all ${rows.length} ${what}`)];
+}
+
 export function steps(rows: StepRow[]): Child[] {
   if (!rows.length) return [h("p", { class: "mkn-quiet" }, "Starting …")];
   const spoken: Record<string, string> = { done: "done", running: "running", ended: "not finished" };
   return [
-    h("ol", { class: "mkn-timeline" }, rows.map((step) =>
+    rows.length > MOST && h("p", { class: "mkn-quiet" }, `${rows.length - MOST} earlier steps are in the report.`),
+    h("ol", { class: "mkn-timeline" }, rows.slice(-MOST).map((step) =>
       h("li", { class: `mkn-step mkn-step-${step.state}`, "aria-current": step.state === "running" ? "step" : undefined },
         mark(step.state),
         h("div", {},
@@ -55,42 +65,18 @@ export function plan(view: PlanView): Child[] {
   return [h("h4", {}, view.strategy), h("div", { class: "mkn-prose" }, markdown(view.summary)), facts(view.facts)];
 }
 
-export function diff(view: DiffView, choose: (hunk: HunkView) => Child): Child[] {
-  return [
-    h("p", { class: "mkn-claim" }, view.claim),
-    view.decision && h("p", {}, h("strong", {}, view.decision)),
-    h("p", { class: "mkn-quiet" }, h("span", { class: "mkn-plus" }, `+${view.added}`), " ",
-      h("span", { class: "mkn-minus" }, `−${view.removed}`), ` lines in ${count(view.hunks.length, "hunk")}`),
-    view.hunks.map((hunk) =>
-      h("div", { class: "mkn-hunk", role: "group", "aria-label": `Hunk ${hunk.number + 1}` },
-        h("div", { class: "mkn-hunk-head" }, choose(hunk), h("code", {}, hunk.header)),
-        hunkTable(hunk))),
-  ];
-}
-
-function hunkTable(hunk: HunkView): Child {
-  const kinds: Record<string, string> = { "+": "add", "-": "del", " ": "same" };
-  return h("div", { class: "mkn-scroll mkn-code", "data-key": `hunk-${hunk.number}`, tabindex: 0, role: "region",
-    "aria-label": `Lines of hunk ${hunk.number + 1}` },
-    h("table", { class: "mkn-diff" }, h("tbody", {}, hunk.lines.map((line) =>
-      h("tr", { class: `mkn-${kinds[line.sign] ?? "same"}` },
-        h("td", { class: "mkn-no" }, line.old || ""),
-        h("td", { class: "mkn-no" }, line.new || ""),
-        h("td", { class: "mkn-sign" }, line.sign === "-" ? "−" : line.sign),
-        h("td", { class: "mkn-text" }, python(line.text)))))));
-}
-
 export function ladder(view: ChecksView): Child {
   return h("ul", { class: "mkn-ladder", "aria-label": "Gates" }, view.gates.map((g) =>
     h("li", { class: `mkn-gate mkn-gate-${g.outcome}` }, mark(g.outcome), ` ${g.gate} `,
       h("span", { class: "mkn-quiet" }, `${g.passed}/${g.total}`), h("span", { class: "mkn-sr" }, ` ${g.outcome}`))));
 }
 
-export function checks(view: ChecksView): Child[] {
+export function checks(view: ChecksView, all = true, more: () => void = () => undefined): Child[] {
   return [
     h("p", { class: "mkn-claim" }, view.verdict),
     ladder(view),
-    table("Checks", ["Outcome", "Gate", "Case", "Seed", "What it says"], view.rows.map(checkRow), view.rows.map((r) => `mkn-row-${r.outcome}`)),
+    mostly(view.rows, all, more, "checks", (rows) =>
+      table("Checks", ["Outcome", "Gate", "Case", "Seed", "What it says"], rows.map(checkRow), rows.map((r) => `mkn-row-${r.outcome}`))),
   ];
 }
 
@@ -104,16 +90,6 @@ function checkRow(row: CheckRow): Child[] {
       row.numbers.length > 0 && h("div", { class: "mkn-quiet" }, row.numbers.map((n) => `${n.label} ${n.value}`).join(", ")),
     ],
   ];
-}
-
-export function candidates(rows: CandidateRow[], head: (key: "order" | "time", label: string) => Child): Child[] {
-  const cells = (row: CandidateRow): Child[] => [
-    [h("code", {}, row.id), row.best && h("span", { class: "mkn-best" }, "best")],
-    h("span", { class: `mkn-tone-${row.tone}` }, row.result),
-    h("span", { class: "mkn-nowrap" }, row.time), row.speedup, row.params, row.author, row.note,
-  ];
-  const names = [head("order", "Candidate"), "Result", head("time", "Modelled"), "Against XLA", "Constants", "Author", "Note"];
-  return [table("Candidates", names, rows.map(cells), rows.map((r) => (r.best ? "mkn-row-best" : "")))];
 }
 
 export function source(view: SourceView, copy: () => void): Child[] {

@@ -3,8 +3,9 @@
 export const DOC = "doc";
 export const ACK = "ack";
 export const NODE = "node";
+export const COMPARISON = "comparison";
 
-export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask" | "look" | "pin" | "prune" | "unmark";
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask" | "look" | "pin" | "prune" | "unmark" | "compare";
 
 export interface Fact {
   label: string;
@@ -74,17 +75,12 @@ export interface PlanView {
   facts: Fact[];
 }
 
-export interface DiffLine {
-  sign: " " | "-" | "+";
-  text: string;
-  old: number;
-  new: number;
-}
-
 export interface HunkView {
   number: number;
   header: string;
-  lines: DiffLine[];
+  old: number;
+  new: number;
+  lines: string[];
 }
 
 export interface DiffView {
@@ -169,6 +165,7 @@ export interface VmemView {
 
 export interface SideView {
   label: string;
+  evidence: "modelled" | "measured";
   ms: number;
   time: string;
   bound: string;
@@ -194,6 +191,7 @@ export interface ProfileView {
   caption: string;
   sides: SideView[];
   roof: RoofView | null;
+  difference: string[];
 }
 
 export interface CandidateRow {
@@ -279,6 +277,22 @@ export interface NodeView {
   commands: Fact[];
 }
 
+export interface ComparedRow {
+  label: string;
+  left: string;
+  right: string;
+}
+
+export interface ComparisonView {
+  kind: "comparison";
+  left: string;
+  right: string;
+  facts: ComparedRow[];
+  verdicts: ComparedRow[];
+  profile: SideView[];
+  diff: DiffView;
+}
+
 export interface Document {
   header: Header;
   next: NextAction;
@@ -306,6 +320,7 @@ export interface Message {
   choice: string;
   hunks: number[] | null;
   node: string;
+  other: string;
   comment: string;
 }
 
