@@ -126,20 +126,24 @@ class Run:
 
     # -- decisions and control -----------------------------------------------------------------------------------
 
-    def accept(self, hunks: Iterable[int] | None = None, via: str = "python", uuid: str = "", comment: str = "") -> Run:
-        """Accepts the open proposal, wholly or hunk by hunk. A merged text that was not judged is judged first."""
-        return self._decide(True, None if hunks is None else tuple(hunks), via, uuid, comment)
+    def accept(self, hunks: Iterable[int] | None = None, via: str = "python", uuid: str = "", comment: str = "",
+               looked_at: str = "") -> Run:
+        """Accepts the open proposal, wholly or hunk by hunk. A merged text that was not judged is judged first.
 
-    def reject(self, via: str = "python", uuid: str = "", comment: str = "") -> Run:
+        ``looked_at``, where it is given, is the only proposal or question that this may decide."""
+        return self._decide(True, None if hunks is None else tuple(hunks), via, uuid, comment, looked_at)
+
+    def reject(self, via: str = "python", uuid: str = "", comment: str = "", looked_at: str = "") -> Run:
         """Rejects the open proposal; the function stays exactly as it is."""
-        return self._decide(False, None, via, uuid, comment)
+        return self._decide(False, None, via, uuid, comment, looked_at)
 
     def answer(self, choice: str, text: str = "", via: str = "python", uuid: str = "",
-               hunks: Iterable[int] | None = None) -> Run:
+               hunks: Iterable[int] | None = None, looked_at: str = "") -> Run:
         """Answers the open question of a human-in-the-loop run. Raises ``UsageError`` naming the choices there are."""
         with self._mutex:
             if uuid and uuid in self._uuids:
                 return self
+            self._refuse_stale(looked_at)
             question = self.state.open_question
             if question is None or self.state.ended:
                 raise UsageError(
@@ -180,10 +184,12 @@ class Run:
         self.emit(ev.ControlChanged(to="person"))
         return self
 
-    def _decide(self, accepted: bool, hunks: tuple[int, ...] | None, via: str, uuid: str, comment: str) -> Run:
+    def _decide(self, accepted: bool, hunks: tuple[int, ...] | None, via: str, uuid: str, comment: str,
+                looked_at: str) -> Run:
         with self._mutex:
             if uuid and uuid in self._uuids:
                 return self
+            self._refuse_stale(looked_at)
             question = self.state.open_question
             if question is not None and not self.state.ended:
                 choice = question.default if accepted else question.on_reject or question.default
@@ -198,6 +204,13 @@ class Run:
         if self.runtime is not None:
             self.runtime.decided(proposal.id)
         return self
+
+    def _refuse_stale(self, looked_at: str) -> None:
+        """Between the look and the click another one may have opened; it is not decided unseen."""
+        asked, proposal = self.state.open_question, self.state.open_proposal
+        now = asked.question if asked is not None else proposal.id if proposal is not None else ""
+        if looked_at and now and now != looked_at:
+            raise UsageError(f"{looked_at} is no longer open; look at {now}, which is, and decide again.")
 
     def _open_proposal(self, verb: str) -> ProposalState:
         proposal = self.state.open_proposal

@@ -36,8 +36,10 @@ class RunLike(Protocol):
     @property
     def state(self) -> RunState: ...
     def subscribe(self, callback: Callable[[RunState], None]) -> Callable[[], None]: ...
-    def accept(self, hunks: Any = None, via: str = "", uuid: str = "", comment: str = "") -> Any: ...
-    def reject(self, via: str = "", uuid: str = "", comment: str = "") -> Any: ...
+    def accept(
+        self, hunks: Any = None, via: str = "", uuid: str = "", comment: str = "", looked_at: str = ""
+    ) -> Any: ...
+    def reject(self, via: str = "", uuid: str = "", comment: str = "", looked_at: str = "") -> Any: ...
     def stop(self) -> Any: ...
     def pause(self) -> Any: ...
     def unpause(self) -> Any: ...
@@ -45,7 +47,9 @@ class RunLike(Protocol):
     def mark(self, node: str, mark: str, via: str = "") -> Any: ...
     def take_back(self) -> Any: ...
     def ask(self, question: str) -> Any: ...
-    def answer(self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None) -> Any: ...
+    def answer(
+        self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None, looked_at: str = ""
+    ) -> Any: ...
 
 
 class RunPanel(anywidget.AnyWidget):
@@ -102,6 +106,7 @@ class RunPanel(anywidget.AnyWidget):
         try:
             self._do(message)
         except MaxKernelError as error:
+            self.put(document(self._run.state))  # the person sees what is open before they read what was refused
             return Ack(id=message.id, ok=False, message=str(error))
         except Exception as error:  # the dispatcher: the click must be answered whatever went wrong
             log.exception("the panel of run %s could not %s", self._run.id, message.intent)
@@ -110,13 +115,12 @@ class RunPanel(anywidget.AnyWidget):
 
     def _do(self, message: Message) -> None:
         run = self._run
-        if message.intent in (Intent.ACCEPT, Intent.REJECT, Intent.ANSWER):
-            self._refuse_stale(message)
+        click = {"via": "button", "uuid": message.id, "looked_at": message.proposal}
         match message.intent:
             case Intent.ACCEPT:
-                run.accept(hunks=message.hunks, via="button", uuid=message.id, comment=message.comment)
+                run.accept(hunks=message.hunks, comment=message.comment, **click)
             case Intent.REJECT:
-                run.reject(via="button", uuid=message.id, comment=message.comment)
+                run.reject(comment=message.comment, **click)
             case Intent.STOP:
                 run.stop()
             case Intent.PAUSE:
@@ -126,8 +130,7 @@ class RunPanel(anywidget.AnyWidget):
             case Intent.UNDO:
                 run.undo()
             case Intent.ANSWER:
-                text, hunks = message.comment, message.hunks
-                run.answer(message.choice, text=text, via="button", uuid=message.id, hunks=hunks)
+                run.answer(message.choice, text=message.comment, hunks=message.hunks, **click)
             case Intent.TAKEBACK:
                 run.take_back()
             case Intent.ASK:
@@ -152,13 +155,6 @@ class RunPanel(anywidget.AnyWidget):
         if found is None:
             raise UsageError(f"Run {self._run.id} has no node {node!r} any more; look at another one.")
         self.send(fit_node(found))
-
-    def _refuse_stale(self, message: Message) -> None:
-        asked, proposal = self._run.state.open_question, self._run.state.open_proposal
-        now = asked.question if asked is not None else proposal.id if proposal is not None else ""
-        if message.proposal and now and now != message.proposal:
-            self.put(document(self._run.state))  # the person sees what is open before they read that they did not
-            raise UsageError(f"{message.proposal} is no longer open; look at {now}, which is, and decide again.")
 
     def __repr__(self) -> str:
         return one_line(document(self._run.state))

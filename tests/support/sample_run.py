@@ -10,6 +10,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.events import AnyEvent, RunOutcome, Status
+from maxkernel_nb.run import Run
 
 
 class SampleRun:
@@ -37,16 +38,22 @@ class SampleRun:
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
-    def accept(self, hunks: Any = None, via: str = "", uuid: str = "", comment: str = "") -> None:
+    def accept(
+        self, hunks: Any = None, via: str = "", uuid: str = "", comment: str = "", looked_at: str = ""
+    ) -> None:
+        self._refuse_stale(looked_at)
         proposal = self._decide("accept", hunks=hunks, via=via, uuid=uuid, comment=comment)
         self.emit(
             ev.Applied(proposal=proposal, path=".maxkernel/kernels/causal_attention.py", bound=True, source=""),
             ev.RunEnded(outcome=RunOutcome.ACCEPTED, reason=""),
         )
 
-    def reject(self, via: str = "", uuid: str = "", comment: str = "") -> None:
+    def reject(self, via: str = "", uuid: str = "", comment: str = "", looked_at: str = "") -> None:
+        self._refuse_stale(looked_at)
         self._decide("reject", via=via, uuid=uuid, comment=comment)
         self.emit(ev.RunEnded(outcome=RunOutcome.REJECTED, reason=""))
+
+    _refuse_stale = Run._refuse_stale
 
     def _decide(self, what: str, **given: Any) -> str:
         self.calls.append((what, given))
@@ -56,7 +63,10 @@ class SampleRun:
         self.emit(ev.DecisionTaken(proposal=proposal.id, accepted=what == "accept", **given))
         return proposal.id
 
-    def answer(self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None) -> None:
+    def answer(
+        self, choice: str, text: str = "", via: str = "", uuid: str = "", hunks: Any = None, looked_at: str = ""
+    ) -> None:
+        self._refuse_stale(looked_at)
         self.calls.append(("answer", {"choice": choice, "text": text, "via": via, "uuid": uuid, "hunks": hunks}))
         asked = self.state.open_question
         if asked is None:
