@@ -13,6 +13,7 @@ from jaxbench.cases import RAGGED, case_dims
 from jaxbench.registry import BenchTask, Size
 from jaxbench.source import standalone_source
 from jaxbench.spec import Dims, draw_inputs
+from maxkernel_nb.errors import UsageError
 from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, Draw, KernelTask
 from maxkernel_nb.tasks.build import BuiltTask, build_task
@@ -66,6 +67,23 @@ def timing_task(
     return KernelTask(
         name=bench.id, source=standalone_source(fn), entry=fn.__name__, params=bench.params, static=bench.static(size),
         cases=(case,), references=store_references(captured, store), chip=chip,
+    )  # fmt: skip
+
+
+def rival_task(bench: BenchTask, store: ObjectStore, chip: str) -> KernelTask:
+    """jax's own tuned kernel for the task, for its time alone. Raises ``UsageError`` where jax has none."""
+    from jaxbench.rivals import RIVALS
+    from maxkernel_nb.evaluate.capture import as_on
+
+    if bench.number not in RIVALS:
+        raise UsageError(f"jax ships no kernel for {bench.id}; there is one for {', '.join(RIVALS)}.")
+    fn, case = RIVALS[bench.number][1], timing_case(bench)
+    with as_on(chip):
+        captured = capture(fn, (case,), bench.static())
+    return KernelTask(
+        name=f"{bench.id}_rival", source=f"# jax.experimental.pallas.ops.tpu: {RIVALS[bench.number][0]}\n",
+        entry="kernel", params=bench.params, static=bench.static(), cases=(case,),
+        references=store_references(captured, store), chip=chip,
     )  # fmt: skip
 
 

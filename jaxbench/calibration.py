@@ -32,25 +32,34 @@ def program(name: str) -> Program:
     """(function, argument specs) of a program by its name."""
     number, _, variant = name.partition(":")
     bench = task(number)
-    made = {"8p:opt": _matmul, "1p:opt": _flash, "3p:then": partial(_mla, False), "3p:opt:then": partial(_mla, True)}
+    made: dict[str, Callable[..., Any]] = {
+        "8p:opt": matmul_kernel, "1p:opt": flash_kernel, "3p:then": partial(latent_attention, False),
+        "3p:opt:then": partial(latent_attention, True),
+    }  # fmt: skip
     return (made[name] if variant else bench.function("full")), bench.abstract_inputs("full")
 
 
-def _matmul(a: jax.Array, b: jax.Array) -> jax.Array:
+def matmul_kernel(a: jax.Array, b: jax.Array) -> jax.Array:
     from jax.experimental.pallas.ops.tpu.matmul import matmul
 
     return matmul(a, b, block_shape=(1024, 2048), block_k=1024)
 
 
-def _flash(q: jax.Array, k: jax.Array, v: jax.Array, scale: float | None = None) -> jax.Array:
+def flash_kernel(q: jax.Array, k: jax.Array, v: jax.Array, scale: float | None = None) -> jax.Array:
     from jax.experimental.pallas.ops.tpu import flash_attention as flash
 
     sizes = flash.BlockSizes(**FLASH)
     return flash.flash_attention(q, k, v, causal=True, sm_scale=scale or q.shape[-1] ** -0.5, block_sizes=sizes)
 
 
-def _mla(kernel: bool, x: jax.Array, *weights: jax.Array) -> jax.Array:
-    """3p with the rotary embedding it had, its attention in XLA or in jax's flash kernel on padded heads."""
+def latent_attention(
+    kernel: bool, x: jax.Array, *weights: jax.Array, turn: Callable[..., jax.Array] | None = None, **sizes: Any
+) -> jax.Array:
+    """3p with the rotary embedding it had (or ``turn``), its attention in XLA or in jax's flash kernel on padded heads.
+
+    ``sizes`` are the reference's, of the full task.
+    """
+    turn = turn or _turn
     q_down, q_up, kv_down, k_up, v_up, o_proj = weights
     d, (batch, length, _) = task("3p").full, x.shape
 
@@ -61,12 +70,12 @@ def _mla(kernel: bool, x: jax.Array, *weights: jax.Array) -> jax.Array:
     q = heads((x @ q_down) @ q_up, nope + rope)
     compressed = x @ kv_down
     latent, shared = compressed[..., : d.kv_lora_rank], compressed[:, None, :, d.kv_lora_rank :]
-    turned = jnp.broadcast_to(_turn(shared, d.rope_theta), (batch, d.num_heads, length, rope))
+    turned = jnp.broadcast_to(turn(shared, d.rope_theta), (batch, d.num_heads, length, rope))
     k = jnp.concatenate([heads(latent @ k_up, nope), turned], axis=-1)
-    q = jnp.concatenate([q[..., :nope], _turn(q[..., nope:], d.rope_theta)], axis=-1)
+    q = jnp.concatenate([q[..., :nope], turn(q[..., nope:], d.rope_theta)], axis=-1)
     v, scale = heads(latent @ v_up, d.v_head_dim), q.shape[-1] ** -0.5
     if kernel:
-        mixed = _flash(*(_widened(a) for a in (q, k, v)), scale=scale)[..., : d.v_head_dim]
+        mixed = flash_kernel(*(_widened(a) for a in (q, k, v)), scale=scale)[..., : d.v_head_dim]
     else:
         mixed = causal_attention(q, k, v, scale=scale)
     return mixed.swapaxes(1, 2).reshape(batch, length, -1) @ o_proj

@@ -105,6 +105,11 @@ def _optimize(options: argparse.Namespace) -> int:
         return _told(done, harness, options)
 
 
+def _rivals(options: argparse.Namespace) -> int:
+    with _harness(options) as harness:
+        return _told(harness.rivals(_items(options)), harness, options)
+
+
 def _report(options: argparse.Namespace) -> int:
     from jaxbench.report import fragment, text_report, write_report
 
@@ -224,19 +229,21 @@ def parser() -> argparse.ArgumentParser:
     finding.add_argument("--mode", choices=("auto", "search"), default="auto")
     finding.add_argument("--budget", metavar="TEXT", help='per task: "20 candidates, 10m, $2"')
     finding.add_argument("--trust", action="store_true", help="let a foreign suite's own code run in this process")
-    for several in (running, finding):
+    finding.add_argument("--size", choices=("full",), default="full", help="kernels are timed at full size")
+    rival = command("rivals", _rivals, "compile and model jax's own kernels with tuned blocks, where a task has one")
+    for several in (running, finding, rival):
         several.add_argument("ids", nargs="*", metavar="ID")
         several.add_argument("--all", action="store_true", help="every task of the suite")
         several.add_argument("--resume", action="store_true", help="skip what the results file answers already")
         several.add_argument("--quiet", action="store_true", help="no progress")
-    for worker in (running, judging, finding):
+    for worker in (running, judging, finding, rival):
         _suite(worker)
         worker.add_argument("--chip", default="v6e")
         worker.add_argument("--inputs", choices=("ours", "published"), default="ours",
                             help="how check inputs are drawn: anew for each seed, or the original's fixed recipe")
     reporting = command("report", _report, "table, statistics and pictures of all results, as Markdown and HTML")
     reporting.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: beside the results)")
-    for user in (running, judging, finding, reporting):
+    for user in (running, judging, finding, rival, reporting):
         user.add_argument("--results", type=Path, metavar="FILE", help="default: .maxkernel/bench/results.jsonl")
         user.add_argument("--project", default=None, metavar="FOLDER", help="the folder that holds .maxkernel")
     return top

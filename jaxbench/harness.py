@@ -102,6 +102,13 @@ class Harness:
         options = {"author": author, "mode": mode, "budget": budget}
         return self._each(items, lambda item: self._optimized(item, options))
 
+    def rivals(self, items: Sequence[Item]) -> Done:
+        """jax's own kernels with tuned blocks, compiled and modelled as the references are. Tasks without one: none."""
+        from jaxbench.rivals import RIVALS
+
+        having = [i for i in items if isinstance(i, OwnItem) and i.bench.number in RIVALS]
+        return self._each(having, self._rival)
+
     # -- one task --------------------------------------------------------------------------------------------------
 
     def _each(self, items: Sequence[Item], one: Callable[[Item], Result | None]) -> Done:
@@ -155,6 +162,19 @@ class Harness:
             return facts
         times = {"evidence": "measured", "reference_ms": found.numbers["reference_measured_ms"]}
         return {**facts, **times, "algebra_ms": found.numbers["measured_ms"] if other else None}
+
+    def _rival(self, item: Item) -> Result | None:
+        started = time.monotonic()
+        assert isinstance(item, OwnItem)
+        base = self._blank(item, Kind.RIVAL, "full").model_copy(update={"author": "jax's own kernel"})
+        if self._known(base):
+            return None
+        try:
+            task = bridge.rival_task(item.bench, self.project.objects, self.chip)
+            found = self._modelled(task, None)
+        except MaxKernelError as error:
+            return _ended(base, started, status=Status.REFUSED, reason=str(error))
+        return _ended(base, started, **{**found, "kernel_ms": found.get("reference_ms"), "reference_ms": None})
 
     def _modelled(self, task: KernelTask, short: KernelTask | None) -> dict[str, Any]:
         missing = without_compiler()

@@ -37,8 +37,9 @@ def sections(results: Sequence[Result], draw: bool = True) -> list[Section]:
     made: list[Section] = []
     for (chip, size), group in _grouped(results, Kind.REFERENCE).items():
         made.append(_references(chip, size, group, draw))
+    rivals = [r for r in results if r.kind is Kind.RIVAL]
     for (chip, name), group in _entrants(results).items():
-        made.append(_entrant(chip, name, group, draw))
+        made.append(_entrant(chip, name, group, draw, [r for r in rivals if r.chip == chip]))
     return made
 
 
@@ -93,9 +94,12 @@ def _references(chip: str, size: str, group: list[Result], draw: bool) -> Sectio
     return Section(f"References on {chip}, {size} size", tuple(said), (Table(head, rows),), drawn)
 
 
-def _entrant(chip: str, name: str, group: list[Result], draw: bool) -> Section:
+def _entrant(chip: str, name: str, group: list[Result], draw: bool, rivals: Sequence[Result] = ()) -> Section:
     total = summarise(group)
-    said = [_sentence(total), POLICY]
+    said = [_sentence(total), POLICY, _kept(group)]
+    if ratios := statistics.against(group, rivals):
+        each = ", ".join(f"{task} {_x(ratio)}" for task, ratio in ratios.items())
+        said.append(f"Against jax's own Pallas kernel with tuned blocks, under the same model: {each}.")
     if any(r.weak for r in group):
         weak = ", ".join(f"{r.task} ({', '.join(r.weak)})" for r in group if r.weak)
         said.append(f"Weak tasks, where a wrong answer would pass: {weak}.")
@@ -129,6 +133,15 @@ def _sentence(total: Summary) -> str:
     return told + (f" {total.faults} tries ended in a fault of our own and do not count." if total.faults else "")
 
 
+def _kept(group: Sequence[Result]) -> str:
+    k = statistics.kept(group)
+    told = (
+        f"With the reference kept wherever it is faster: {k.answered} of {k.n} tasks answered ({k.verified} by a "
+        f"verified kernel), geometric mean {_x(k.geomean)}; by algebra alone, in plain JAX, {_x(k.algebraic)}"
+    )
+    return told + (f"; the {k.eight_n} production tasks with a hand-tuned kernel {_x(k.eight)}." if k.eight_n else ".")
+
+
 def _kernel_row(r: Result) -> tuple[str, ...]:
     split = statistics.split_gain(r)
     parts = f"{split[0]:.2f} x {split[1]:.2f}" if split and r.algebra_ms else ""
@@ -158,7 +171,7 @@ def _entrants(results: Sequence[Result]) -> dict[tuple[str, str], list[Result]]:
     """By chip and entrant; of several tries at one task the best, or the last where none was verified."""
     groups: dict[tuple[str, str], dict[tuple[str, str], Result]] = {}
     for r in results:
-        if r.kind is Kind.REFERENCE:
+        if r.kind in (Kind.REFERENCE, Kind.RIVAL):
             continue
         name = KERNEL_FILES if r.kind is Kind.KERNEL else f"{r.author}, {r.mode}"
         tries = groups.setdefault((r.chip, name), {})

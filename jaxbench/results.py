@@ -22,6 +22,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"  # the task's own program under XLA
     KERNEL = "kernel"  # a kernel file that was judged
     OPTIMIZED = "optimized"  # the best kernel of a run
+    RIVAL = "rival"  # jax's own kernel with tuned blocks: timed, not judged
 
 
 class Status(StrEnum):

@@ -62,7 +62,7 @@ def fast_p(speedups: Sequence[float], n: int, p: float) -> float:
 
 def summarise(results: Iterable[Result]) -> Summary:
     """Over kernels (results of references have no speedup and are left out)."""
-    tried = [r for r in results if r.kind is not Kind.REFERENCE]
+    tried = [r for r in results if r.kind not in (Kind.REFERENCE, Kind.RIVAL)]
     judged = [r for r in tried if r.status is not Status.INFRASTRUCTURE]
     verified = [r for r in judged if r.ok]
     speedups = tuple(r.speedup for r in verified if r.speedup is not None)
@@ -86,7 +86,7 @@ def breakdown(results: Iterable[Result], by: Callable[[Result], str]) -> dict[st
     """A summary for each class, classes in alphabetical order."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for result in results:
-        if result.kind is not Kind.REFERENCE:
+        if result.kind not in (Kind.REFERENCE, Kind.RIVAL):
             groups[by(result)].append(result)
     return {name: summarise(groups[name]) for name in sorted(groups)}
 
@@ -105,3 +105,49 @@ def ratio_to_published(results: Iterable[Result]) -> dict[str, float]:
         for r in results
         if r.reference_ms and r.published_ms and r.size == "full" and not r.published_note
     }
+
+
+PRODUCTION_EIGHT = ("1p", "2p", "3p", "4p", "6p", "7p", "8p", "11p")  # those that have a hand-tuned kernel
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a person has in the end: the kernel where it is faster, else the reference, so no task is below 1x.
+
+    ``answered``: a verified kernel, or the reference kept with a reason. ``algebraic``: what plain JAX has after the
+    algebra, 1x where there is none. ``eight``: the production tasks that have a hand-tuned kernel.
+    """
+
+    n: int
+    verified: int
+    answered: int
+    geomean: float | None
+    algebraic: float | None
+    eight: float | None
+    eight_n: int
+
+
+def kept(results: Sequence[Result]) -> Kept:
+    tries = [r for r in results if r.status is not Status.INFRASTRUCTURE]
+    gains = [max(r.speedup or 1.0, 1.0) for r in tries]
+    eight = [max(r.speedup or 1.0, 1.0) for r in tries if number(r) in PRODUCTION_EIGHT]
+    answered = sum(r.ok or (r.status is Status.NO_KERNEL and bool(r.reason)) for r in tries)
+    return Kept(
+        n=len(tries), verified=sum(r.ok for r in tries), answered=answered, geomean=geomean(gains),
+        algebraic=geomean([max(r.algebraic_gain or 1.0, 1.0) for r in tries]), eight=geomean(eight), eight_n=len(eight),
+    )
+
+
+def number(result: Result) -> str:
+    return result.task.split("_", 1)[0]
+
+
+def against(results: Sequence[Result], rivals: Sequence[Result]) -> dict[str, float]:
+    """Task number -> time of jax's own tuned kernel over ours (the reference's time where it is kept)."""
+    theirs = {number(r): r.kernel_ms for r in rivals if r.ok and r.kernel_ms}
+    found = {}
+    for r in results:
+        times = [t for t in (r.kernel_ms if r.ok else None, r.reference_ms) if t]
+        if number(r) in theirs and times:
+            found[number(r)] = (theirs[number(r)] or 0.0) / min(times)
+    return found

@@ -88,3 +88,21 @@ def test_what_has_no_geometric_mean_is_refused(bad):
 def test_measured_times_are_not_split_by_a_modelled_short_form():
     result = kernel("a", 10.0, algebra_ms=0.5, evidence="measured")
     assert result.algebraic_gain is None and statistics.split_gain(result) == (pytest.approx(1.0), pytest.approx(10.0))
+
+
+def test_a_reference_is_kept_where_it_is_faster():
+    results = [kernel("8p_a", 0.5), kernel("9p_b", 4.0, algebra_ms=1.0, evidence="modelled"),
+               kernel("1p_c", status=Status.NO_KERNEL, reason="reference kept"),
+               kernel("2p_d", status=Status.INFRASTRUCTURE)]
+    told = statistics.kept(results)
+    assert (told.n, told.verified, told.answered, told.eight_n) == (3, 2, 3, 2)
+    assert told.geomean == pytest.approx(4 ** (1 / 3)) and told.eight == 1.0
+    assert told.algebraic == pytest.approx(2 ** (1 / 3))
+
+
+def test_ours_is_held_against_the_kernels_that_ship_with_jax():
+    theirs = [Result(task=task, suite="jaxbench", kind=Kind.RIVAL, status=Status.OK, kernel_ms=1.5)
+              for task in ("8p_a", "1p_b")]
+    ours = [kernel("8p_a", 0.5), kernel("1p_b", 4.0), kernel("9p_c", 2.0)]
+    assert statistics.against(ours, theirs) == {"8p": 0.75, "1p": 3.0}
+    assert summarise([*ours, *theirs]).n == 3
