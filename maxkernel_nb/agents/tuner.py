@@ -19,7 +19,6 @@ from maxkernel_nb.agents.walk import Asked, Walk, size
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.model_errors import ModelError
 from maxkernel_nb.engine.runtime import Runtime
-from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.task import Candidate, Plan
 

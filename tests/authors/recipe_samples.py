@@ -128,6 +128,38 @@ def smoothed_loss(x, w, y):
     return jnp.mean(-jnp.sum(wanted * (z - lse[:, None]), axis=-1) + 1e-4 * jnp.square(lse))
 
 
+def grouped_product(x, w, sizes):
+    owned = jnp.arange(x.shape[0]) < jnp.sum(sizes)
+    return jnp.where(owned[:, None], jax.lax.ragged_dot(x, w, sizes), 0)
+
+
+def gated_groups(x, w, sizes, b):
+    return jax.nn.silu(jax.lax.ragged_dot(x * 0.5, w, sizes)) + b
+
+
+def experts(x, router, gate, up, down):
+    best, chosen = jax.lax.top_k(x @ router, 2)
+    share = jax.nn.softmax(best, axis=-1)
+    weights = jnp.einsum("bske,bsk->bse", jax.nn.one_hot(chosen, router.shape[-1], dtype=share.dtype), share)
+    hidden = jax.nn.silu(jnp.einsum("bsd,edm->bsem", x, gate)) * jnp.einsum("bsd,edm->bsem", x, up)
+    return jnp.einsum("bse,bsed->bsd", weights, jnp.einsum("bsem,emd->bsed", hidden, down))
+
+
+def _groups(m, n, k, groups, **more):
+    def sizes(rng):
+        found = rng.multinomial(m - m // 8, [1 / groups] * groups)
+        found[groups // 2] = 0
+        return found
+
+    return {"x": ((m, k), BF16), "w": ((groups, k, n), BF16), "sizes": ((groups,), "int32", sizes), **more}
+
+
+def _experts(tokens, depth, width, count):
+    up = ((count, depth, width), F32)
+    return {"x": ((2, tokens, depth), F32), "router": ((depth, count), F32), "gate": up, "up": up,
+            "down": ((count, width, depth), F32)}
+
+
 def _labelled(m, n, k):
     return {"x": ((m, k), BF16), "w": ((k, n), BF16), "y": ((m,), "int32")}
 
@@ -160,6 +192,12 @@ SAMPLES = {
         "recurrence", state_space, _positions(2, 8, 1024, 64, decay=True), _positions(2, 4, 300, 64, decay=True),
     ),
     "paged_decode": ("paged", paged_decode, _cache(8, 16, 2, 64), _cache(3, 8, 2, 9)),
+    "grouped_product": ("grouped", grouped_product, _groups(4096, 1024, 512, 8), _groups(100, 256, 128, 5)),
+    "gated_groups": (
+        "grouped", gated_groups, _groups(4096, 1024, 512, 8, b=((1024,), BF16)),
+        _groups(100, 256, 128, 5, b=((256,), BF16)),
+    ),
+    "experts": ("experts", experts, _experts(512, 512, 1024, 8), _experts(24, 128, 256, 4)),
     "cross_entropy": ("loss", cross_entropy, _labelled(2048, 8192, 512), _labelled(48, 700, 128)),
     "smoothed_loss": ("loss", smoothed_loss, _labelled(2048, 8192, 512), _labelled(48, 700, 128)),
     "summed_product": ("parts", summed_product, _product(2048, 1024, 512, b="n"), _product(48, 256, 128, b="n")),

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import loss_source
-from maxkernel_nb.authors.recipes.algebra import rewritten
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.base import (
     MIB,
@@ -39,6 +38,7 @@ from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
+_MOST_LOGITS = 1 << 20  # of a step: each is worked on by straight-line code
 _STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
@@ -107,7 +107,7 @@ class LossRecipe(Recipe):
     def space(self, match: LossMatch) -> TuningSpace:
         axes = {
             "BLOCK_M": tuple(v for v in (128, 256, 512, 1024, 2048) if v < 2 * pad_up(match.m, 16)) or (16,),
-            "BLOCK_N": tuple(v for v in (256, 512, 1024, 2048, 4096) if v < 2 * pad_up(match.n, 128)) or (128,),
+            "BLOCK_N": tuple(v for v in (256, 512, 1024, 2048) if v < 2 * pad_up(match.n, 128)) or (128,),
             "PARTS": (1, 2, 4),
         }
         fitting = [{"BLOCK_M": m, "BLOCK_N": n, "PARTS": parts} for m in axes["BLOCK_M"][::-1]
@@ -134,6 +134,8 @@ class LossRecipe(Recipe):
         check_vmem(self.vmem_bytes(match, params), chip_named(match.chip))
 
     def _check_parts(self, params: dict[str, int]) -> None:
+        if params["BLOCK_M"] * params["BLOCK_N"] > _MOST_LOGITS:
+            raise Declined(f"{params['BLOCK_M']} x {params['BLOCK_N']} logits a step would take minutes to compile")
         if params["PARTS"] < 1 or params["BLOCK_N"] % (128 * params["PARTS"]):
             raise Declined(f"PARTS={params['PARTS']} does not cut {params['BLOCK_N']} columns into whole tiles of 128")
 

@@ -75,7 +75,7 @@ class _Module:
         refs += [f"{name}_ref" for name in match.statistics] + [f"{name}_sofar" for name in self.running]
         body = [
             "block, blocks = pl.program_id(1), pl.num_programs(1)",
-            "width = columns_ref.shape[%d] // PARTS" % (1 if match.rhs_form == "kn" else 0),
+            f"width = columns_ref.shape[{1 if match.rhs_form == 'kn' else 0}] // PARTS",
             "",
             "@pl.when(block == 0)",
             "def _start():",
@@ -151,9 +151,8 @@ class _Module:
         x, w = f"rows_ref[...]{wide}", f"columns_ref{place}{wide}"
         if match.rhs_form == "kn":
             return f"jnp.dot({x}, {w}, preferred_element_type=jnp.float32{extra})"
-        return (
-            f"jax.lax.dot_general(\n    {x}, {w}, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32{extra}\n)"
-        )
+        dims = "(((1,), (1,)), ((), ()))"
+        return f"jax.lax.dot_general(\n    {x}, {w}, {dims}, preferred_element_type=jnp.float32{extra}\n)"
 
     # around it
 

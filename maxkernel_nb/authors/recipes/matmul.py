@@ -35,7 +35,6 @@ from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
-
 _STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 

@@ -276,6 +276,9 @@ class Plain:
             case "cumsum" if not equation.params["reverse"]:
                 code = self.wide(inputs[0])[0]
                 return Text(f"jnp.cumsum({code}, axis={equation.params['axis']})", _ATOM, _widened(node.dtype))
+            case "top_k":
+                code = f"lax.top_k({args[0].code}, {equation.params['k']})[{node.attr('output')}]"
+                return Text(code, _ATOM, args[0].dtype if node.attr("output") == 0 else node.dtype)
             case "argmax" | "argmin" as name:
                 axis = equation.params["axes"][0]
                 return Text(f"jnp.{name}({args[0].code}, axis={axis})", _ATOM, node.dtype)

@@ -8,14 +8,16 @@ from maxkernel_nb.authors.recipes.base import Recipe
 def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
     from maxkernel_nb.authors.recipes.composed import ComposedRecipe
+    from maxkernel_nb.authors.recipes.grouped import GroupedRecipe
     from maxkernel_nb.authors.recipes.loss import LossRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
+    from maxkernel_nb.authors.recipes.moe import MoeRecipe
     from maxkernel_nb.authors.recipes.paged import PagedRecipe
     from maxkernel_nb.authors.recipes.recurrence import RecurrenceRecipe
     from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
 
     alone: tuple[Recipe, ...] = (AttentionRecipe(), RecurrenceRecipe(), MatmulRecipe(), RowwiseRecipe())
-    return (*alone, LossRecipe(), PagedRecipe(), ComposedRecipe({recipe.name: recipe for recipe in alone}))
+    return (*alone, LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), ComposedRecipe({recipe.name: recipe for recipe in alone}))
 
 
 def recipe_named(name: str) -> Recipe:

@@ -115,7 +115,7 @@ class Statistics(Rewriter):
         return self.const(value, (self.m,), "float32")
 
     def statistic(self, name: str) -> int:
-        """A number of each row. Its inputs: the label of what is picked, then every parameter (sizes are read there)."""
+        """A number of each row. Its inputs: the label of what is picked, then every parameter, for its sizes."""
         attrs = (("output", STATISTICS.index(name)), ("primitive", PRIMITIVE), ("serial", -1))
         own = (self.label,) if name == "picked" and self.label is not None else ()
         inputs = (*own, *(self.new[n] for n in sorted(self._params())))

@@ -1,0 +1,75 @@
+"""Ten functions from real models that are not in the benchmark: what the embedded engine makes of each.
+
+    python -m tests.bench.ten_functions [--project FOLDER] [--points N] [NAME ...]
+
+Each runs through the whole job (plan, every check, compile, tune, propose) and is printed with its modelled gain over
+XLA, or with the reason for keeping the reference. Answers are kept in FOLDER, so an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from maxkernel_nb import api, compat
+from maxkernel_nb.errors import MaxKernelError
+from tests.bench.ten_models import FUNCTIONS
+
+
+def answer(name: str, project: Path, points: int) -> dict[str, object]:
+    function, shapes = FUNCTIONS[name]
+    started = time.monotonic()
+    try:
+        run = api.start(
+            function, shapes=shapes, author="recipes", project=project, policy="propose", tuning_points=points,
+            chip="v6e",
+        )
+    except MaxKernelError as error:
+        return {"outcome": "no task", "reason": str(error)}
+    run.wait()
+    state = run.state
+    found: dict[str, object] = {"outcome": str(state.outcome or state.status), "reason": state.reason}
+    if state.best is not None:
+        verified = state.candidates[state.best]
+        found |= {"best_ms": state.best_ms, "recipe": state.plan.recipe if state.plan else "",
+                  "what": verified.candidate.note, "constants": verified.candidate.params}
+    if state.baseline is not None:
+        found["reference_ms"] = state.baseline.modelled_ms
+    return found | {"seconds": round(time.monotonic() - started)}
+
+
+def line(name: str, found: dict[str, object]) -> str:
+    reference, best = found.get("reference_ms"), found.get("best_ms")
+    if isinstance(reference, float) and isinstance(best, float):
+        return f"{name:22} verified, {reference:.4g} -> {best:.4g} ms modelled, {reference / best:.2f}x ({found['what']})"
+    return f"{name:22} reference kept: {found['reason']}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUNCTIONS))
+    parser.add_argument("--project", type=Path, default=Path(tempfile.gettempdir()) / "maxkernel-ten")
+    parser.add_argument("--points", type=int, default=4)
+    given = parser.parse_args(words)
+    compat.prepare_host_backend()
+    given.project.mkdir(parents=True, exist_ok=True)
+    file = given.project / "ten.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    for name in given.names or list(FUNCTIONS):
+        if name not in known:
+            known[name] = answer(name, given.project, given.points)
+            file.write_text(json.dumps(known, indent=1))
+        sys.stdout.write(line(name, known[name]) + "\n")
+        sys.stdout.flush()
+    verified = sum("best_ms" in known[n] for n in known)
+    sys.stdout.write(f"{verified} of {len(known)} verified with a kernel, the others keep their reference\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
