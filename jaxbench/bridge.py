@@ -77,9 +77,14 @@ def rival_task(bench: BenchTask, store: ObjectStore, chip: str) -> KernelTask:
 
     if bench.number not in RIVALS:
         raise UsageError(f"jax ships no kernel for {bench.id}; there is one for {', '.join(RIVALS)}.")
-    fn, case = RIVALS[bench.number][1], timing_case(bench)
+    case = timing_case(bench)
+
+    def kernel(**given: Any) -> jax.Array:
+        arrays = [given.pop(name) for name in bench.params]
+        return RIVALS[bench.number][1](*arrays, **given)
+
     with as_on(chip):
-        captured = capture(fn, (case,), bench.static())
+        captured = capture(kernel, (case,), bench.static())
     return KernelTask(
         name=f"{bench.id}_rival", source=f"# jax.experimental.pallas.ops.tpu: {RIVALS[bench.number][0]}\n",
         entry="kernel", params=bench.params, static=bench.static(), cases=(case,),
