@@ -122,6 +122,12 @@ class Commands:
         chip = self.settings()["chip"].value or self._api().default_chip()
         return surveyed(line, self.shell.user_ns, self.project, chip)
 
+    def do_tune(self, line: CommandLine) -> Any:
+        from maxkernel_nb.magics.recipes import tuned
+
+        run = tuned(line, self.shell.user_ns, self.project, self._api(), self.settings(), self._created)
+        return self.finish(run) if is_batch(self.shell) else run
+
     def do_explain(self, line: CommandLine) -> Text:
         from maxkernel_nb.magics.recipes import explained
 
@@ -150,6 +156,17 @@ class Commands:
         from maxkernel_nb.magics.doctor import examine
 
         return examine(self.settings, self._project)
+
+    def do_takechip(self, line: CommandLine) -> Text:
+        from maxkernel_nb.evaluate.chip_place import give_chip_to_notebook
+        from maxkernel_nb.tpu.chip.owner import decided
+
+        owned = decided()
+        if owned is None or owned.owner != "worker" or owned.rehearsal:
+            why = owned.reason if owned is not None else "no run has taken a chip"
+            return Text(f"There is nothing to take: {why}.")
+        give_chip_to_notebook()
+        return Text("The worker gave the TPU back; this notebook's jax looks for its devices anew. Make arrays again.")
 
     def do_help(self, line: CommandLine) -> Text:
         return Text(helptext.topic_help(line.extra) if line.extra else helptext.line_help())

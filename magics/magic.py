@@ -124,6 +124,8 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
     def _start(self, parsed: CellLine, settings: dict[str, config.Setting], ran: cell.Body) -> Any:
         options, namespace = parsed.options, self.shell.user_ns
         found = cell.find_function(ran, namespace, options.get("name"), options.get("inputs"))
+        if "resume" in options:
+            return self._resume(parsed, found.fn)
         policy = "propose" if is_batch(self.shell) else "ask"
         return self._api().start(
             found.fn, source=found.source, name=found.name, mode=parsed.mode.name, namespace=namespace,
@@ -131,6 +133,18 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
             static=options.get("static", ()), cases=options.get("case", ()), on_created=self._created,
             **{"policy": policy, **config.values(settings), "project": self.project(options)},
         )
+
+    def _resume(self, parsed: CellLine, fn: Any) -> Any:
+        options, project = parsed.options, self.project(parsed.options)
+        run_id = options["resume"]
+        state = self._api().find_run(run_id, project=project)
+        state = getattr(state, "state", state)
+        if state.mode != parsed.mode.name:
+            what = f"Run {run_id} is no {parsed.mode.name} but {state.mode}"
+            raise UsageError(f"{what}; %maxkernel resume {run_id} goes on with it.")
+        given = {name: options.get(name) for name in ("policy", "budget", "address")}
+        return self._api().resume(run_id, fn, namespace=self.shell.user_ns, project=project, on_created=self._created,
+                                  **given)
 
     def _inputs(self, name: str | None) -> Any:
         namespace = self.shell.user_ns

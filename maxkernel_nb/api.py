@@ -53,10 +53,11 @@ def start(
     cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
     author: Author | str | None = None, claude: Mapping[str, Any] | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None, strategy: str | None = None, executor: str | None = None,
-    seed: int = 0,
+    address: str | None = None, seed: int = 0,
 ) -> Run:
     """Builds the task on this thread and starts a run on the engine's; returns at once.
 
+    ``address``: of the Ray cluster, with ``executor`` ``ray`` (default: RAY_ADDRESS, else ``auto``).
     ``author``: one of ``recipes``, ``claude``, ``both``, or an author; by default both when there is a key for Claude.
     ``claude``: settings such as ``{"model": ..., "rounds": 2}``, see ``ClaudeSettings``.
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
@@ -69,7 +70,7 @@ def start(
     if settings.executor == "ray":  # before anything is recorded: there may be no cluster
         from maxkernel_nb.evaluate.ray_executor import ray_width
 
-        get_engine().evaluator(place, "ray")
+        get_engine().evaluator(place, "ray", address)
         settings = dataclasses.replace(settings, width=ray_width())
     from maxkernel_nb.tasks.build import build_task
     from maxkernel_nb.tpu.chips import chip as find_chip
@@ -133,8 +134,8 @@ def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], 
 def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
            project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
            author: Author | str | None = None, claude: Mapping[str, Any] | None = None,
-           on_created: Callable[[Run], None] | None = None, again: bool = False) -> Run:
-    """Continues a run from its journal without repeating finished steps.
+           on_created: Callable[[Run], None] | None = None, again: bool = False, address: str | None = None) -> Run:
+    """Continues a run from its journal without repeating finished steps. ``address``: as for ``start``.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
     before its plan was made. An accepted run binds its kernel again, from its journal. Raises ``UsageError`` for a run
@@ -157,6 +158,8 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
             doubt or f"Run {run_id} was stopped before its plan was made, and {task.entry} is not defined here; define "
             "the function as it was (without the %%maxkernel line), then resume."
         )
+    if state.options.get("executor") == "ray":
+        get_engine().evaluator(place, "ray", address)
     settings, claude = _restored(state, policy, budget), {**state.options.get("claude", {}), **(claude or {})}
     chosen, _ = _author(author or (state.author if state.author in AUTHORS else None), claude)
     journal = Journal(folder)
@@ -286,6 +289,8 @@ def _settings(policy: str, budget: Budget | str | None, tuning_points: int | Non
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"There is no strategy {strategy!r}; use one of: {', '.join(STRATEGIES)}.")
     extra: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if tuning_points is not None:  # who asks for many points wants more than the first few to be told
+        extra["patience"] = max(RunSettings.patience, tuning_points // 3)
     return RunSettings(policy=policy, budget=caps, seed=seed, **extra)
 
 

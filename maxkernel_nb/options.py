@@ -118,8 +118,11 @@ OPTIONS: tuple[Option, ...] = (
            "bandit with a cost model", choices=STRATEGIES, setting=True, default_text="auto: by the budget",
            modes=("search",)),
     Option("executor", "EXECUTOR", "where a search's gates run: worker processes of this machine, or a Ray cluster's "
-           "([ray] extra; its address from RAY_ADDRESS, else auto)", choices=EXECUTORS, setting=True,
-           default_text="local", modes=("search",)),
+           "([ray] extra)", choices=EXECUTORS, setting=True, default_text="local", modes=("search",)),
+    Option("address", "ADDRESS", "the Ray cluster of --executor ray: auto, or its address", setting=True,
+           default_text="RAY_ADDRESS, else auto", modes=("search",)),
+    Option("resume", "RUN", "go on with this search, for the cell's function, instead of beginning another one; what "
+           "is recorded is not repeated, and only --policy, --budget and --address may be new", modes=("search",)),
     Option("atol", "NUMBER", "your own absolute tolerance; shown as loosened", type=float, setting=True,
            default_text="from the reference's own error"),
     Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,
@@ -191,6 +194,10 @@ COMMANDS = (
     Command("recipes", "the embedded engine's recipes; with a function of the notebook, what each would do for it or "
             "why it declines", extra="NAME", options=(
                 *(o for o in OPTIONS if o.name in ("chip", "shapes", "inputs", "static")),)),
+    Command("tune", "have the embedded recipes write a function's kernel and try many more of its constants than a "
+            "cell does (default: 24 points)", extra="NAME", needs_extra=True, options=(
+                Option("points", "NUMBER", "how many points to compile and model", type=int),
+                *(o for o in OPTIONS if o.name in ("chip", "shapes", "inputs", "static", "policy", "budget")))),
     Command("explain", "what a run's best kernel does: its blocks, their arithmetic intensity, the bound and what "
             "holds it back (default: the latest run)", extra="NAME"),
     Command("graph", "a search's graph: its picture and the fastest kernels, or one kernel in full", run=True,
@@ -207,6 +214,8 @@ COMMANDS = (
             words="COMMAND ...", offers=("list", "show", "run", "evaluate", "optimize", "report", "admit")),
     Command("config", "every setting, its value and where it came from"),
     Command("doctor", "check what this machine can do, and say what to install"),
+    Command("takechip", "give this notebook the TPU that a worker holds, so that its own jax computes there; arrays "
+            "made on the CPU before must be made again"),
     Command("version", "versions of maxkernel, jax and the TPU compiler"),
     Command("help", "this list, or the help of one mode or command", extra="TOPIC"),
 )

@@ -35,15 +35,15 @@ class Engine:
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def evaluator(self, project: Project, executor: str = "local") -> Evaluator:
-        """``executor``: ``local``, or ``ray`` (raises ``UsageError`` where there is no cluster)."""
+    def evaluator(self, project: Project, executor: str = "local", address: str | None = None) -> Evaluator:
+        """``executor``: ``local``, or ``ray`` (at ``address``; raises ``UsageError`` where there is no cluster)."""
         from maxkernel_nb.evaluate.local import LocalEvaluator
 
         with self._mutex:
             key = f"{executor} {project.root}"
             if key not in self._evaluators:
                 workers = max(1, (os.cpu_count() or 2) // 2)
-                elsewhere = _ray() if executor == "ray" else None
+                elsewhere = _ray(address) if executor == "ray" else None
                 self._evaluators[key] = LocalEvaluator(project.objects, workers=workers, executor=elsewhere)
             return self._evaluators[key]
 
@@ -74,10 +74,10 @@ class Engine:
         self.loop.stop()
 
 
-def _ray() -> Executor:
+def _ray(address: str | None) -> Executor:
     from maxkernel_nb.evaluate.ray_executor import ray_executor
 
-    return ray_executor()
+    return ray_executor(address)
 
 
 _engine: Engine | None = None

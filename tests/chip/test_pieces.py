@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from maxkernel_nb.document.profile import side_view
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.tpu.chip import lease, memory, refit
 from maxkernel_nb.tpu.chip.lease import ChipBusy, Lease
@@ -195,6 +196,8 @@ def test_pairs_measured_here_fit_the_model_and_it_says_so(tmp_path):
     after = refit.corrected(modelled(0.5, 1.0), found)
     assert after.modelled_ms == pytest.approx(refit.BEFORE / found.speed)
     assert "measured on this machine" in after.notes[-1] and after.error_pct < 12
+    shown = {fact.label: fact.value for fact in side_view("Best kernel", after).facts}
+    assert "fitted to 6 programs measured on this machine" in shown["Notes"]  # in the panel and in reports
 
 
 def test_few_pairs_or_other_versions_change_nothing(tmp_path):

@@ -41,9 +41,11 @@ class FakeApi:
             raise UsageError(f"There is no run {run_id!r}.")
         return fold(read_events(folder))
 
-    def resume(self, run_id, *, namespace, project=None, on_created=None, **options):
-        self.calls.append({"run": run_id, **options})
-        run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, policy="propose")
+    def resume(self, run_id, fn=None, *, namespace, project=None, on_created=None, **options):
+        self.calls.append({"run": run_id, **({"fn": fn} if fn else {}), **options})
+        mode = fold(read_events(self.bench.project.runs / run_id)).mode
+        run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, policy="propose",
+                             mode_name=mode)
         self.live[run_id] = run
         if on_created:
             on_created(run)
