@@ -1,8 +1,8 @@
-"""``%maxkernel recipes [NAME]`` and ``%maxkernel explain [NAME]``."""
+"""``%maxkernel recipes [NAME]``, ``%maxkernel tune NAME`` and ``%maxkernel explain [NAME]``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from maxkernel_nb.errors import UsageError
@@ -10,6 +10,8 @@ from maxkernel_nb.magics.parsing import CommandLine
 from maxkernel_nb.magics.profiling import inputs_named
 from maxkernel_nb.magics.views import Table, Text
 from maxkernel_nb.options import nearest
+
+POINTS = 24  # constants tried where a person asks for tuning
 
 
 def all_recipes() -> Table:
@@ -40,6 +42,21 @@ def surveyed(line: CommandLine, namespace: Mapping[str, Any], project: str, chip
     algebra = next((a.algebra for a in answers if a.serves and a.algebra), ())
     caption = f"Algebra first: {'; '.join(algebra)}." if algebra else ""
     return Table(("Recipe", "Answer", "What or why", f"At least, on {chip}"), rows, caption=caption)
+
+
+def tuned(line: CommandLine, namespace: dict[str, Any], project: str, api: Any, settings: Mapping[str, Any],
+          created: Callable[[Any], None]) -> Any:
+    """A run of the embedded recipes alone that spends its time on the constants of their kernel."""
+    points = line.options.get("points", POINTS)
+    if points < 1:
+        raise UsageError(f"--points {points} tries nothing; give a number above 0.")
+    given = {name: line.options.get(name) or settings[name].value for name in ("chip", "policy", "budget")}
+    return api.start(
+        _function(line.extra or "", namespace), namespace=namespace, shapes=line.options.get("shapes"),
+        inputs=inputs_named(line.options.get("inputs"), namespace), static=line.options.get("static", ()),
+        name=line.extra, author="recipes", tuning_points=points, project=project, on_created=created,
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 def _function(name: str, namespace: Mapping[str, Any]) -> Any:

@@ -50,7 +50,7 @@ def start(
     namespace: dict[str, Any] | None = None, shapes: str | None = None, static: Sequence[str] = (),
     name: str | None = None, chip: str | None = None, policy: Policy = "ask",
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
-    cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
+    gradient: bool = False, cases: Sequence[str | Case] = (), bind: Binder | None = None, project: str | Path | None = None,
     author: Author | str | None = None, claude: Mapping[str, Any] | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None, strategy: str | None = None, executor: str | None = None,
     address: str | None = None, seed: int = 0,
@@ -80,7 +80,7 @@ def start(
     built = build_task(
         fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
-        full_oracle=owned.owner != "none",
+        full_oracle=owned.owner != "none", gradient=bool(gradient),
     )
     author, note = _author(author, claude)
     task = built.task.model_copy(update={"salt": secrets.token_hex(8)})

@@ -127,6 +127,8 @@ OPTIONS: tuple[Option, ...] = (
            default_text="from the reference's own error"),
     Option("rtol", "NUMBER", "your own relative tolerance; shown as loosened", type=float, setting=True,
            default_text="from the reference's own error"),
+    Option("gradient", "ON/OFF", "the kernel must have the function's gradient too, by a jax.custom_vjp", type=bool,
+           setting=True, default_text="off"),
     Option("project", "FOLDER", "the folder that holds .maxkernel", setting=True,
            default_text="the working folder"),
 )

@@ -1,10 +1,12 @@
 """%maxkernel recipes and explain: every recipe's answer, and what a run's kernel does."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.magics.parsing import parse_command_line
-from maxkernel_nb.magics.recipes import all_recipes, explained, surveyed
+from maxkernel_nb.magics.recipes import POINTS, all_recipes, explained, surveyed, tuned
 
 
 def total(x, w):
@@ -36,3 +38,27 @@ def test_a_wrong_name_is_answered_with_the_nearest(tmp_path):
 def test_explain_without_a_run_says_so():
     with pytest.raises(UsageError, match="no run of 'f'"):
         explained("f", [])
+
+
+class Started:
+    """Stands in for the API: keeps what a run was started with."""
+
+    def start(self, function, **options):
+        self.function, self.options = function, options
+        return self
+
+
+SETTINGS = {name: SimpleNamespace(value=value) for name, value in (("chip", None), ("policy", "ask"), ("budget", None))}
+
+
+def test_tune_starts_a_run_of_the_recipes_with_many_points(tmp_path):
+    line = parse_command_line('tune total --shapes "x: f32[256,128], w: f32[128,384]" --chip v5e')
+    run = tuned(line, {"total": total}, str(tmp_path), Started(), SETTINGS, None)
+    assert run.function is total and run.options["author"] == "recipes" and run.options["chip"] == "v5e"
+    assert run.options["tuning_points"] == POINTS and run.options["policy"] == "ask"
+
+
+def test_tune_refuses_to_try_nothing(tmp_path):
+    line = parse_command_line("tune total --points 0")
+    with pytest.raises(UsageError, match="tries nothing"):
+        tuned(line, {"total": total}, str(tmp_path), Started(), SETTINGS, None)

@@ -140,11 +140,14 @@ class MatmulRecipe(Recipe):
         """Each operand is fetched once per block of the other, less what is kept where the blocks turn round."""
         bm, bn, bk = block_shape(match, params)
         least, depth = self.bound(match), -(-match.k // bk)
-        kept = 1 / depth if depth > 1 else 1 / -(-match.n // bn)
+        down, across = -(-match.m // bm), -(-match.n // bn)
         left = match.m * match.k * itemsize(match.dtypes[match.lhs])
         right = match.k * match.n * itemsize(match.dtypes[match.rhs])
-        again = left * (-(-match.n // bn) - 1) * (1 - kept) if depth > 1 else 0.0  # whole depth: stays for its row
-        again += right * (-(-match.m // bm) - 1) * (1 - kept)
+        if depth > 1:
+            again = (left * (across - 1) + right * (down - 1)) * (1 - 1 / depth)
+        else:  # the outer axis' operand stays for all of its steps; the renderer takes the cheaper order
+            rows_outer = right * (down - 1) * (1 - 1 / across)
+            again = rows_outer if match.fold >= 0 else min(rows_outer, left * (across - 1) * (1 - 1 / down))
         return Bound(flops=least.flops, hbm_bytes=least.hbm_bytes + again)
 
     def estimate_ms(self, match: MatmulMatch, params: dict[str, int]) -> float:
