@@ -129,6 +129,7 @@ class KernelTask(Value):
     seeds: tuple[int, ...] = (0, 1, 2)
     chip: str = "v6e"
     weak: tuple[str, ...] = ()  # cheap wrong answers that would pass this task's tolerance
+    gradient: bool = False  # the kernel must have the reference's gradient too
     salt: str = ""  # of one run, drawn when it starts: what is checked cannot be known before
 
     def draws(self, seed: int) -> int:
@@ -188,6 +189,7 @@ class GateName(StrEnum):
     SCREEN = "screen"
     TRACE = "trace"
     CHECK = "check"
+    GRADIENT = "gradient"  # only where the task asks for it
     COMPILE = "compile"
     MODEL = "model"
     CHIP = "chip"

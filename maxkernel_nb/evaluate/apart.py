@@ -131,6 +131,7 @@ def _job(ground: Ground, part: RowsReference, program: bytes) -> Job | None:
     args = {
         "part": _cut(task.timing_case, part).to_dict(),
         "seed": task.draws(UNSEEN[0]),
+        "quick": _cheap(ground),
         "variants": [Variant.DRAWN, Variant.LARGE] if _cheap(ground) else [Variant.DRAWN],
         "tolerance": task.tolerance.to_dict(),
         "args": list(part.args),

@@ -12,6 +12,7 @@ from typing import Any
 
 from maxkernel_nb import compat
 from maxkernel_nb.evaluate.executor import JobRefused
+from maxkernel_nb.evaluate.inputs import is_float
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import Case
 from maxkernel_nb.tpu.chips import chip as chip_named
@@ -65,6 +66,31 @@ def capture(program: Program, case: Case, static: dict[str, Any], chip: str) -> 
             closed, out = jax.make_jaxpr(lambda *a: program.function(*a, **static), return_shape=True)(*specs)
         program.cases[case.name] = Captured(closed, str(jax.tree.structure(out)))
     return program.cases[case.name]
+
+
+def capture_gradient(program: Program, case: Case, static: dict[str, Any], chip: str, results: list[Any]) -> Captured:
+    """The vector-Jacobian product of the function for a case: of its arguments and the float results' cotangents, in
+    order; it gives one array for each float argument. ``results``: the abstract values of the function's results.
+    """
+    import jax
+    import numpy as np
+
+    specs = [jax.ShapeDtypeStruct(a.shape, dtype_named(a.dtype)) for a in case.args]
+    floats = [n for n, a in enumerate(case.args) if is_float(a.dtype)]
+    asked = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in results if is_float(v.dtype.name)]
+
+    def gradient(inputs: list[Any], cotangents: list[Any]) -> Any:
+        def function(*some: Any) -> Any:
+            full = [some[floats.index(n)] if n in floats else a for n, a in enumerate(inputs)]
+            return jax.tree.leaves(program.function(*full, **static))
+
+        given = iter(cotangents)
+        whole = [next(given) if is_float(v.dtype.name) else np.zeros(v.shape, jax.dtypes.float0) for v in results]
+        return jax.vjp(function, *(inputs[n] for n in floats))[1](whole)
+
+    with _blamed("gradient", f"The kernel cannot be differentiated for case {case.name}"), as_on(chip):
+        closed, out = jax.make_jaxpr(gradient, return_shape=True)(specs, asked)
+    return Captured(closed, str(jax.tree.structure(out)))
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from maxkernel_nb.evaluate.screen import screen
 from maxkernel_nb.task import Case, CaseRole, GateName, KernelTask, Outcome, Verdict
 from maxkernel_nb.values import content_hash
 
+_ANOTHER = 5003  # added to a seed: another draw
 PLAIN = {"order": 0, "cores": 1, "races": False}
 Run = dict[str, Any]  # seed (as shown), draw (what it stands for), variant, probe and machine of one run of a case
 Batch = tuple[Case, list[Run]]
@@ -325,7 +326,7 @@ def plan(
     cases: list[Case], task: KernelTask, probes: Sequence[Probe] = (), facts: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Batch]:
     """What is run, in order: the first case on every seed, on zeros, on large values and on the probes; the others on
-    every seed; last a middle case on two cores, where its parallel steps come in another order, if it has any."""
+    every seed; a middle case on two cores, where its parallel steps come in another order, if it has any."""
     if not cases:
         return []
 
@@ -336,9 +337,17 @@ def plan(
     drawn = [run(s) for s in task.seeds]
     edges = [run(first, v) for v in (Variant.ZEROS, Variant.LARGE)]
     asked = [run(first, probe=p.to_dict()) for p in probes]
-    ordered = [case for case in (*others, small) if _machine(facts, case) is not PLAIN][:1]
-    last = [(case, [run(first, machine=_machine(facts, case))]) for case in ordered]
-    return [(small, drawn + edges + asked), *((c, drawn) for c in others), *last]
+    ordered = next((case for case in (*others, small) if _machine(facts, case) is not PLAIN), None)
+    batches = {case.name: (case, drawn) for case in others}
+    last: list[Batch] = []
+    if ordered is not None:
+        machine = _machine(facts, ordered)
+        runs = [run(first, machine=machine, draw=task.draws(first + _ANOTHER), ordered=True)]
+        if machine is HARD and ordered is not small:  # one program less to compile: a second is what a whole case takes
+            batches[ordered.name] = (ordered, [{**r, "machine": machine} for r in drawn] + runs)
+        else:
+            last = [(ordered, runs)]
+    return [(small, drawn + edges + asked), *batches.values(), *last]
 
 
 def _machine(facts: Mapping[str, Any], case: Case) -> dict[str, Any]:
@@ -352,7 +361,7 @@ def variant(run: Run) -> str:
     if run.get("probe"):
         return str(run["probe"]["name"])
     edge = "" if run["variant"] == Variant.DRAWN else str(run["variant"])
-    return "two cores" if run["machine"]["cores"] > 1 else edge
+    return "two cores" if run.get("ordered") else edge
 
 
 def described(run: Run) -> str:

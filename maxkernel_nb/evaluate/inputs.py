@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -36,6 +37,16 @@ def _edge(array: np.ndarray, variant: Variant) -> np.ndarray:
         return array
     factor = {Variant.ZEROS: 0.0, Variant.LARGE: LARGE}[variant]
     return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+def cotangents(results: Sequence[tuple[tuple[int, ...], str]], case: str, seed: int) -> list[np.ndarray]:
+    """One normal array for each result (shape, dtype name) that is a float: what a gradient is asked for."""
+    named = [ArgSpec(name=f"cotangent {n}", shape=shape, dtype=dtype) for n, (shape, dtype) in enumerate(results)]
+    return [draw_argument(spec, case, seed) for spec in named if is_float(spec.dtype)]
+
+
+def is_float(dtype: str) -> bool:
+    return dtype_named(dtype).kind not in "iubc" and not dtype.startswith(("int", "uint"))  # int4 is of kind V
 
 
 def draw_argument(spec: ArgSpec, case: str, seed: int, variant: Variant = Variant.DRAWN) -> np.ndarray:

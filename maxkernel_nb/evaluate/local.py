@@ -15,6 +15,7 @@ from maxkernel_nb.evaluate.chip_place import fleet
 from maxkernel_nb.evaluate.compile_gates import CompileGate, ModelGate, fitted, profiled, recorded, without_compiler
 from maxkernel_nb.evaluate.executor import Executor, ExecutorClosed, Job, JobRefused, WorkerKind
 from maxkernel_nb.evaluate.gates import CheckGate, ScreenGate, TraceGate
+from maxkernel_nb.evaluate.gradient_gate import GradientGate
 from maxkernel_nb.evaluate.ground import Gate, Ground, InFlight, Limits, our_fault, refused
 from maxkernel_nb.evaluate.known import KnownChecks
 from maxkernel_nb.evaluate.pool import LocalPool
@@ -24,7 +25,7 @@ from maxkernel_nb.store import ObjectStore
 from maxkernel_nb.task import Assessment, Candidate, CaseRole, GateName, KernelTask, Outcome, Verdict
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
-GATES: tuple[Gate, ...] = (ScreenGate(), TraceGate(), CheckGate(), CompileGate(), ModelGate())
+GATES: tuple[Gate, ...] = (ScreenGate(), TraceGate(), CheckGate(), GradientGate(), CompileGate(), ModelGate())
 _STOPPING = (Outcome.FAIL, Outcome.INFRASTRUCTURE)
 
 
@@ -123,7 +124,7 @@ class LocalEvaluator:
         return Judged(assessment=assessment, profile=ground.profile, measured=ground.measured)
 
     async def _ladder(self, ground: Ground) -> AsyncIterator[Verdict]:
-        for gate in self._gates(ground.gates):
+        for gate in self._gates(ground):
             self._look_ahead(gate, ground)
             stopping = False
             async for verdict in self._climb(gate, ground):
@@ -132,8 +133,13 @@ class LocalEvaluator:
             if stopping:
                 return
 
-    def _gates(self, asked: Sequence[GateName]) -> Iterator[Gate]:
-        """Those asked for; what passes all of them is also measured, where there is a chip."""
+    def _gates(self, ground: Ground) -> Iterator[Gate]:
+        """Those asked for, and with a check the gradient where the task wants it; what passes all of them is also
+        measured, where there is a chip.
+        """
+        asked = {*ground.gates}
+        if ground.task.gradient and GateName.CHECK in asked:
+            asked.add(GateName.GRADIENT)
         yield from (g for g in GATES if g.name in asked)
         if set(ALL_GATES) <= set(asked) and (places := self._chips()) is not None:
             yield ChipGate(places)

@@ -51,7 +51,8 @@ def load() -> dict[str, Any]:
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
     suite = {"suite": lambda args, buffers: ops_suite.build(args, _fenced)}
-    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check, "rehearse": rehearse, **suite}
+    return {"ping": lambda args, buffers: Reply({}), "trace": trace, "check": check, "gradient": gradient,
+            "rehearse": rehearse, **suite}
 
 
 def _rehearse() -> None:
@@ -147,6 +148,22 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     return Reply({"runs": runs}, tuple(sent))
 
 
+def gradient(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """The vector-Jacobian product on one draw; one output for each float argument."""
+    program, case = _program(args), Case.from_dict(args["case"])
+    with _fenced():
+        results = list(capture.capture(program, case, args["static"], args["chip"]).closed.out_avals)
+        captured = capture.capture_gradient(program, case, args["static"], args["chip"], results)
+    _refuse_callbacks(list(compat.equations(captured.closed)))
+    given = inputs.cotangents([(v.shape, v.dtype.name) for v in results], case.name, args["seed"])
+    try:
+        outputs = Interpreter(captured, Machine()).run([*inputs.draw(case, args["seed"]), *given])
+    except JobRefused as refusal:
+        refusal.extra["retire"] = not _sound()
+        raise
+    return Reply({"outputs": [wire.describe(o) for o in outputs]}, tuple(map(wire.to_buffer, outputs)))
+
+
 def _drawn(case: Case, run: dict[str, Any]) -> list[np.ndarray]:
     if run.get("probe"):
         return probes.drawn(case, run["draw"], probes.Probe.from_dict(run["probe"]))
@@ -206,14 +223,19 @@ def _fits(captured: Captured, chip: str) -> None:
         raise JobRefused(str(failure.kind), failure.message, line=failure.line, advice=failure.advice)
 
 
+def _refuse_callbacks(found: list[Any]) -> None:
+    for name in (equation.primitive.name for equation in found):
+        if any(word in name for word in capture.CALLBACKS):
+            raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
+
+
 def _admit(captured: Captured, case: Case) -> None:
     """What no candidate may contain, decided on the program, not on its text."""
     program = opened(captured.closed)  # so that it shows which results of a kernel are read
     found, read = list(compat.equations(program)), read_variables(program)
+    _refuse_callbacks(found)
     for equation in found:
         name = equation.primitive.name
-        if any(word in name for word in capture.CALLBACKS):
-            raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
         if name == "pallas_call" and equation.params.get("interpret"):
             raise JobRefused("interpret-left-on", "A pallas_call has interpret=True left on; remove it.")
         if name == "pallas_call" and (shared := shared_output(equation, read)):

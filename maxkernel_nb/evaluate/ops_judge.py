@@ -30,7 +30,7 @@ def load() -> dict[str, Any]:
 
     jax.jit(lambda x: x + 1)(0.0).block_until_ready()
     operations = {"compare": compare_outputs, "admit": admit, "outputs": outputs, "probes": probes, "clean": clean,
-                  "full": full, "compare_on_chip": compare_on_chip}
+                  "full": full, "gradient": gradient, "compare_on_chip": compare_on_chip}
     return {"ping": lambda args, buffers: Reply({}), **operations}
 
 
@@ -86,7 +86,15 @@ def full(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """The full-size program on one draw, against the reference there or a few rows of it; see ``ops_full``."""
     from maxkernel_nb.evaluate.ops_full import compared
 
-    return Reply(compared(args, buffers, _function, lambda program: _compile(program, wide=False)))
+    quick = bool(args.get("quick"))
+    return Reply(compared(args, buffers, _function, lambda program: _compile(program, wide=False, quick=quick)))
+
+
+def gradient(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
+    """A candidate's vector-Jacobian product against the reference's; see ``ops_gradient``."""
+    from maxkernel_nb.evaluate.ops_gradient import compared
+
+    return Reply(compared(args, buffers))
 
 
 def probes(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:

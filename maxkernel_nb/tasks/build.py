@@ -44,9 +44,11 @@ def build_task(
     cases: Sequence[str | Case] = (),
     store: ObjectStore,
     full_oracle: bool = False,
+    gradient: bool = False,
 ) -> BuiltTask:
     """Finds inputs, derives cases, captures the reference. In order: inputs, one trace at full size, cases, exports.
     ``full_oracle``: there is a chip to measure on, so outputs at full size will need an oracle too.
+    ``gradient``: a kernel must have the function's gradient too.
 
     Nothing is run or compiled; arrays at full size are only looked at. The same function and inputs give the same task.
     ``cases`` are shapes as in ``--case``; or whole ``Case`` values, and then nothing is derived: one is the timing case
@@ -61,7 +63,7 @@ def build_task(
     given = tuple(c for c in cases if isinstance(c, Case))
     texts = tuple(c for c in cases if isinstance(c, str))
     all_cases = _checked(given, tracer) if given else derive_cases(found.args, tracer, texts)
-    captured = capture(fn, all_cases, found.static, tracer, full_oracle)
+    captured = capture(fn, all_cases, found.static, tracer, full_oracle, gradient)
     task = KernelTask(
         name=name or entry,
         source=text,
@@ -72,6 +74,7 @@ def build_task(
         references=store_references(captured, store),
         tolerance=Tolerance(atol=atol, rtol=rtol),
         chip=chip,
+        gradient=gradient,
     )
     by_name = {c.name: c.args for c in all_cases}
     return BuiltTask(task, lambda case: tracer(by_name[case]).closed, _notes(tracer, task, found.notes), found.origin)

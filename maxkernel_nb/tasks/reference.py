@@ -44,10 +44,11 @@ class CapturedPart:
 
 def capture(
     fn: Callable[..., Any], cases: Sequence[Case], static: dict[str, Any], tracer: Tracer | None = None,
-    full_oracle: bool = False,
+    full_oracle: bool = False, gradient: bool = False,
 ) -> tuple[CapturedReference, ...]:
     """Exports ``fn`` for each case: ``own`` and ``oracle`` (CPU) for check cases, ``device`` (TPU) for the timing case,
     with ``full_oracle`` (there is a chip to measure on) also its ``oracle``, empty where that is not possible.
+    ``gradient``: those for check cases can be differentiated once.
 
     The function is traced once per case (twice for the last) and never run. Raises ``TaskError`` when it does not
     trace, has side effects, calls back into Python, or cannot be exported.
@@ -56,7 +57,7 @@ def capture(
     refuse_impure(tracer, cases[-1].args)
     compat.prepare_host_backend()
     with compat.no_source_locations():
-        captured = [_captured(tracer, case, full_oracle) for case in cases]
+        captured = [_captured(tracer, case, full_oracle, int(gradient)) for case in cases]
         first = next((case for case in cases if case.role is CaseRole.CHECK), None)
         shortcuts = _shortcuts(tracer, first) if first else {}
     return tuple(
@@ -105,13 +106,13 @@ def store_references(captured: Sequence[CapturedReference], store: ObjectStore) 
     )
 
 
-def _captured(tracer: Tracer, case: Case, full_oracle: bool) -> CapturedReference:
+def _captured(tracer: Tracer, case: Case, full_oracle: bool, order: int) -> CapturedReference:
     traced, inputs = tracer(case.args), structs(case.args)
     if case.role is CaseRole.TIMING:
         device = _export(tracer, traced, _evaluator(traced.closed), inputs, "tpu")
         return CapturedReference(case.name, oracle=_full_oracle(tracer, traced, case) if full_oracle else b"",
                                  device=device, parts=tuple(_parts(tracer, case)))
-    return _on_cpu(tracer, case)
+    return _on_cpu(tracer, case, order)
 
 
 def _parts(tracer: Tracer, case: Case) -> Iterator[CapturedPart]:
@@ -121,14 +122,15 @@ def _parts(tracer: Tracer, case: Case) -> Iterator[CapturedPart]:
             yield CapturedPart(part, _on_cpu(tracer, part.case))
 
 
-def _on_cpu(tracer: Tracer, case: Case) -> CapturedReference:
+def _on_cpu(tracer: Tracer, case: Case, order: int = 0) -> CapturedReference:
+    """``order``: how often the exports can be differentiated."""
     traced, inputs = tracer(case.args), structs(case.args)
-    own = _export(tracer, traced, _evaluator(traced.closed, on_cpu=True), inputs, "cpu")
+    own = _export(tracer, traced, _evaluator(traced.closed, on_cpu=True), inputs, "cpu", order)
     try:
-        oracle, notes = _export_oracle(tracer, traced, case, "float64")
+        oracle, notes = _export_oracle(tracer, traced, case, "float64", order)
         return CapturedReference(case.name, own, oracle, note="; ".join(notes))
     except TaskError as error:
-        oracle, notes = _export_oracle(tracer, traced, case, "float32")
+        oracle, notes = _export_oracle(tracer, traced, case, "float32", order)
         why = f"float64 was not possible ({error})"
         return CapturedReference(case.name, own, oracle, oracle_dtype="float32", note="; ".join((why, *notes)))
 
@@ -141,18 +143,19 @@ def _full_oracle(tracer: Tracer, traced: Traced, case: Case) -> bytes:
 
 
 def _export_oracle(
-    tracer: Tracer, traced: Traced, case: Case, dtype: Literal["float64", "float32"]
+    tracer: Tracer, traced: Traced, case: Case, dtype: Literal["float64", "float32"], order: int = 0
 ) -> tuple[bytes, tuple[str, ...]]:
     import jax
 
     wide = Oracle(traced.closed, dtype)
     with compat.enable_x64(dtype == "float64" or bool(jax.config.read("jax_enable_x64"))):
         inputs = [jax.ShapeDtypeStruct(s.shape, wide.wide(s.dtype)) for s in structs(case.args)]
-        return _export(tracer, traced, wide, inputs, "cpu"), wide.notes
+        return _export(tracer, traced, wide, inputs, "cpu", order), wide.notes
 
 
 def _export(
-    tracer: Tracer, traced: Traced, flat: Callable[..., list[Any]], inputs: Sequence[Any], platform: str
+    tracer: Tracer, traced: Traced, flat: Callable[..., list[Any]], inputs: Sequence[Any], platform: str,
+    order: int = 0,
 ) -> bytes:
     import jax
     from jax import export
@@ -163,9 +166,11 @@ def _export(
         return jax.tree.unflatten(treedef, flat(*args))
 
     try:
-        return bytes(export.export(jax.jit(reference), platforms=[platform])(*inputs).serialize())
+        return bytes(export.export(jax.jit(reference), platforms=[platform])(*inputs).serialize(vjp_order=order))
     except (ValueError, TypeError, NotImplementedError, AssertionError, KeyError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        if order:
+            raise TaskError(f"{tracer.name} has no gradient ({reason[:240]}); leave --gradient off.") from error
         raise TaskError(
             f"{tracer.name} cannot be exported for {platform} ({reason[:240]}); it must be plain JAX that returns "
             "arrays in tuples, lists or dicts."
