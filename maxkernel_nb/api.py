@@ -60,7 +60,8 @@ def start(
 
     ``address``: of the Ray cluster, with ``executor`` ``ray`` (default: RAY_ADDRESS, else ``auto``).
     ``author``: one of ``recipes``, ``claude``, ``both``, or an author; by default both when there is a key for Claude.
-    ``gradient``: the kernel must have the function's gradient too. ``claude``: settings such as ``{"model": ..., "rounds": 2}``, see ``ClaudeSettings``.
+    ``gradient``: the kernel must have the function's gradient too.
+    ``claude``: settings such as ``{"model": ..., "rounds": 2}``, see ``ClaudeSettings``.
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
     ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
     be recorded.
