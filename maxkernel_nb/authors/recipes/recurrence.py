@@ -63,6 +63,11 @@ class RecurrenceMatch(Match):
         """True where weights and divisor are linear in the past, so that a state of fixed size holds it."""
         return self.norm != "sum_of_abs"
 
+    @property
+    def turned(self) -> bool:
+        """True where vectors are shorter than a register is wide: XLA stores such arrays with positions along lanes."""
+        return self.linear and max(self.head_dim, self.v_dim) < 128 and set(self.layouts) == {"bhsd"}
+
 
 class RecurrenceRecipe(Recipe):
     name = "recurrence"

@@ -24,7 +24,7 @@ class _Module:
         self.wide = "float32" in (match.dtypes[match.v],)
 
     def text(self) -> str:
-        kernel = self.linear() if self.match.linear else self.quadratic()
+        kernel = self.turned() if self.match.turned else self.linear() if self.match.linear else self.quadratic()
         parts = [self.header(), self.imports(), self.constants()]
         rest = [*([_RELATIVE, _COLUMN] if self.decays else []), kernel, self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts) + "\n\n\n" + "\n\n\n".join(p.strip("\n") for p in rest) + "\n"
@@ -34,7 +34,9 @@ class _Module:
         how = (
             "Within a chunk of CHUNK positions the weights are formed in VMEM; all earlier chunks reach a query "
             "through a running state of [head_dim, v_dim], so the work grows with the length, not its square. HEADS "
-            "heads are worked on in one step of the grid." if m.linear else
+            "heads are worked on in one step of the grid."
+            + (" Vectors shorter than a register lie across it: positions along lanes, as XLA stores such arrays."
+               if m.turned else "") if m.linear else
             "The divisor sums absolute values, which no running state holds: every pair is visited, CHUNK by CHUNK, "
             "and weights stay in VMEM. Between chunks the decay splits into a factor of the key and one of the chunk, "
             "so only the diagonal needs an exponential for each pair."
@@ -85,13 +87,12 @@ class _Module:
         return f"jnp.maximum({text}, {m.floor!r})" if m.floor is not None else text
 
     def causal(self) -> list[str]:
-        dim = [f"head_dim = {self.names[0]}_ref.shape[-1]"] if "head_dim" in self.match.scale else []
-        return [
-            *dim,
-            "chunk = out_ref.shape[1]" if self.match.linear else "chunk = out_ref.shape[0]",
-            "query = jax.lax.broadcasted_iota(jnp.int32, (chunk, chunk), 0)",
-            "key = jax.lax.broadcasted_iota(jnp.int32, (chunk, chunk), 1)",
-        ]
+        axis = 1 if self.match.turned else -1
+        dim = [f"head_dim = {self.names[0]}_ref.shape[{axis}]"] if "head_dim" in self.match.scale else []
+        size = f"out_ref.shape[{2 if self.match.turned else 1 if self.match.linear else 0}]"
+        names = ("key", "query") if self.match.turned else ("query", "key")
+        iotas = [f"{n} = jax.lax.broadcasted_iota(jnp.int32, (chunk, chunk), {axis})" for axis, n in enumerate(names)]
+        return [*dim, f"chunk = {size}", *iotas]
 
     def diagonal(self) -> list[str]:
         """The weights within a chunk."""
@@ -102,13 +103,14 @@ class _Module:
             lines.append("weights = jnp.where(key <= query, s, 0.0)")
         return lines
 
-    def linear(self) -> str:
-        m, (q, k, v) = self.match, self.names
-        body = [
+    def opening(self) -> list[str]:
+        """A group of heads starts; what its chunks share."""
+        q, k, v = self.names
+        return [
             "@pl.when(pl.program_id(1) == 0)",
             "def _start():",
             "    state_ref[...] = jnp.zeros_like(state_ref)",
-            *(["    norm_ref[...] = jnp.zeros_like(norm_ref)"] if m.norm else []),
+            *(["    norm_ref[...] = jnp.zeros_like(norm_ref)"] if self.match.norm else []),
             "",
             *self.causal(),
             *(["rows = decay_ref[0]  # log decay since the chunk before, [heads, chunk]",
@@ -116,6 +118,44 @@ class _Module:
             "for head in range(out_ref.shape[0]):",
             f"    q, k, v = {q}_ref[head], {k}_ref[head], {self.value(f'{v}_ref[head]')}",
         ]
+
+    def turned(self) -> str:
+        """As ``linear``, with every matrix on its side: [dim, chunk]."""
+        m, times = self.match, " * since" if self.decays else ""
+        step: list[str] = []
+        if self.decays:
+            step += ["row, column = rows[head : head + 1], columns[:, head : head + 1]",
+                     "since = jnp.exp(row)  # what is left of the state at each query"]
+        step.append(f"s = {self.scaled('dot(k, q, ((0,), (0,)))')}  # [keys, queries]")
+        step.append("weights = s * jnp.exp(jnp.where(key <= query, row - column, -jnp.inf))" if self.decays
+                    else "weights = jnp.where(key <= query, s, 0.0)")
+        step += ["state = state_ref[head]",
+                 f"before = {self.scaled(f'dot({self.state_cast()}, q, ((1,), (0,)))')}",
+                 f"out = dot(v, {self.cast('weights')}, ((1,), (0,))) + before{times}"]
+        if m.norm:
+            step += [
+                "norm = norm_ref[head]",
+                f"earlier = {self.scaled('jnp.sum(q.astype(jnp.float32) * norm, axis=0, keepdims=True)')}{times}",
+                "total = jnp.sum(weights, axis=0, keepdims=True) + earlier",
+                f"out = out / ({self.divisor('total')})",
+            ]
+        step.append("out_ref[head] = out.astype(out_ref.dtype)")
+        if self.decays:
+            step += [
+                "end = row[:, -1:]",
+                "kept = k.astype(jnp.float32) * jnp.exp(end - row)  # what reaches the chunk's end",
+                f"state_ref[head] = state * jnp.exp(end) + dot(v, {self.kept_cast('kept')}, ((1,), (1,)))",
+            ]
+            norm = "norm_ref[head] = norm * jnp.exp(end) + jnp.sum(kept, axis=1, keepdims=True)"
+        else:
+            step.append(f"state_ref[head] = state + dot(v, {self.kept_cast('k')}, ((1,), (1,)))")
+            norm = "norm_ref[head] = norm + jnp.sum(k.astype(jnp.float32), axis=1, keepdims=True)"
+        step += [norm] if m.norm else []
+        scratch = ", state_ref" + (", norm_ref" if m.norm else "")
+        return _DOT + f"\n\ndef _kernel({self.refs()}{scratch}):\n" + indent([*self.opening(), indent(step)])
+
+    def linear(self) -> str:
+        m, body = self.match, self.opening()
         step: list[str] = []
         if self.decays:
             step += ["row, column = rows[head : head + 1], columns[:, head : head + 1]",
@@ -208,7 +248,7 @@ class _Module:
             "chunks = (length + padding) // chunk",
             *self.flattened(),
             "out = pl.pallas_call(", indent(self.call()), f")({self.operands()})",
-            "out = out[:, :length].reshape(batch, heads, length, v_dim)",
+            f"out = out{'.swapaxes(1, 2)' if m.turned else ''}[:, :length].reshape(batch, heads, length, v_dim)",
             f"return {self.returned()}",
         ]
         return f"def {m.signature.entry}({m.signature.header}):\n" + indent(lines)
@@ -238,12 +278,14 @@ class _Module:
 
     def flattened(self) -> list[str]:
         m = self.match
+        shape = "dim, whole chunks" if m.turned else "whole chunks, dim"
+        pads = "(0, 0), (0, padding)" if m.turned else "(0, padding), (0, 0)"
         lines = [
             "",
             "def flat(x):",
-            '    """[batch * heads, whole chunks, dim]: padded keys are zero and add nothing."""',
-            "    x = x.reshape(batch * heads, length, x.shape[3])",
-            "    return jnp.pad(x, ((0, 0), (0, padding), (0, 0))) if padding else x",
+            f'    """[batch * heads, {shape}]: padded keys are zero and add nothing."""',
+            f"    x = x.reshape(batch * heads, length, x.shape[3]){'.swapaxes(1, 2)' if m.turned else ''}",
+            f"    return jnp.pad(x, ((0, 0), {pads})) if padding else x",
             "",
         ]
         if m.travelled >= 0:
@@ -263,6 +305,8 @@ class _Module:
         m = self.match
         group = "group" if m.linear else "None"
         block = f"pl.BlockSpec(({group}, chunk, {{}}), lambda h, i: (h, i, 0))"
+        if m.turned:
+            block = f"pl.BlockSpec(({group}, {{}}, chunk), lambda h, i: (h, 0, i))"
         whole = "pl.BlockSpec((None, length + padding, {}), lambda h, i: (h, 0, 0))"
         keys = block if m.linear else whole
         specs = [block.format("head_dim"), keys.format("head_dim"), keys.format("v_dim")]
@@ -274,17 +318,21 @@ class _Module:
             )
         scratch = []
         if m.linear:
-            scratch = ["scratch_shapes=[", "    pltpu.VMEM((group, head_dim, v_dim), jnp.float32),"]
-            scratch += ["    pltpu.VMEM((group, head_dim), jnp.float32),"] if m.norm else []
+            state, norm = ("v_dim, head_dim", "head_dim, 1") if m.turned else ("head_dim, v_dim", "head_dim")
+            scratch = ["scratch_shapes=[", f"    pltpu.VMEM((group, {state}), jnp.float32),"]
+            scratch += [f"    pltpu.VMEM((group, {norm}), jnp.float32),"] if m.norm else []
             scratch.append("],")
+        size = "v_dim, length + padding" if m.turned else "length + padding, v_dim"
         semantics = '"parallel", "arbitrary"' if m.linear else '"parallel", "parallel"'
         return [
             "_kernel,",
-            f"out_shape=jax.ShapeDtypeStruct((batch * heads, length + padding, v_dim), jnp.{m.out_dtype}),",
+            f"out_shape=jax.ShapeDtypeStruct((batch * heads, {size}), jnp.{m.out_dtype}),",
             f"grid=(batch * heads{' // group' if m.linear else ''}, chunks),",
             "in_specs=[", *(f"    {s}," for s in specs), "],",
             f"out_specs={block.format('v_dim')},", *scratch,
-            f"compiler_params=pltpu.CompilerParams(dimension_semantics=({semantics}), vmem_limit_bytes=VMEM_LIMIT),",
+            "compiler_params=pltpu.CompilerParams(",
+            f"    dimension_semantics=({semantics}), vmem_limit_bytes=VMEM_LIMIT",
+            "),",
         ]
 
 
