@@ -40,15 +40,16 @@ lab: $(VENV)/.installed-tpu-lab
 dev: $(VENV)/.installed-tpu-dev
 	@echo "Ready: $(BIN)/python has the package (editable), its tests' tools, ruff and mypy."
 
-lint: $(VENV)/.installed-tpu-dev
+# The lab extension's TypeScript too, where Node is: nobody needs it to install or to run.
+lint: $(VENV)/.installed-tpu-dev labextension/node_modules/.installed
 	$(BIN)/ruff check .
+	if command -v npm >/dev/null; then cd labextension && npm run -s lint; fi
 
 types: $(VENV)/.installed-tpu-dev
 	$(BIN)/mypy
 
 # The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart.
-test: $(VENV)/.installed-tpu-dev lint types colab-pins
-	if command -v npm >/dev/null; then cd widgets/frontend && npm ci --silent && cd ../../labextension && npm ci --silent; fi
+test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_modules/.installed
 	.ci/browser
 	rm -rf build/nbval && mkdir -p build/nbval
 	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
@@ -85,6 +86,9 @@ $(VENV)/.installed-tpu-%: pyproject.toml | $(BIN)/python
 	mkdir -p $(VENV)/etc/jupyter/jupyter_server_config.d
 	ln -sf $(CURDIR)/labextension/config/maxkernel-nb.json $(VENV)/etc/jupyter/jupyter_server_config.d/
 	touch $@
+
+%/node_modules/.installed: %/package-lock.json
+	if command -v npm >/dev/null; then cd $* && npm ci --silent && touch node_modules/.installed; fi
 
 $(COLAB)/.installed: pyproject.toml tests/colab/pins.txt
 	python=$$(.ci/find-python 3.13) && $$python -m venv $(COLAB)

@@ -104,7 +104,7 @@ async function optimise(where: Where, mode: Mode): Promise<void> {
 /** The form is made from the kernel's option table, so the kernel is asked first. */
 async function withForm(where: Where): Promise<void> {
   const source = where.cell.model.sharedModel.getSource();
-  if (!(await load(where))) {
+  if (!(await load(where.session, where.cell))) {
     return;
   }
   const welcome = where.session?.link?.welcome;
@@ -123,7 +123,7 @@ async function withForm(where: Where): Promise<void> {
 
 /** Changes the cell's first line, where everyone sees it, and runs the cell. */
 async function start(where: Where, mode: Mode, options: Options): Promise<void> {
-  if (!(await load(where))) {
+  if (!(await load(where.session, where.cell))) {
     return;
   }
   const shared = where.cell.model.sharedModel;
@@ -134,7 +134,7 @@ async function start(where: Where, mode: Mode, options: Options): Promise<void> 
   await runCell(where);
 }
 
-async function runCell({ panel, cell }: Where): Promise<boolean> {
+async function runCell({ panel, cell }: Pick<Where, 'panel' | 'cell'>): Promise<boolean> {
   panel.content.activeCellIndex = panel.content.widgets.indexOf(cell);
   panel.content.deselectAll();
   return NotebookActions.run(panel.content, panel.sessionContext);
@@ -143,19 +143,23 @@ async function runCell({ panel, cell }: Where): Promise<boolean> {
 /** `%maxkernel profile f` in a cell of its own, below. */
 async function below(where: Where, command: string): Promise<void> {
   const [name] = functionsOf(where.cell.model.sharedModel.getSource());
-  if (name === undefined || !(await load(where))) {
+  if (name === undefined || !(await load(where.session, where.cell))) {
     return;
   }
   await runCell(where);
-  const made = insert(where, 1, `%maxkernel ${command} ${name}`);
+  const { panel, cell } = where;
+  const made = insert(panel, panel.content.widgets.indexOf(cell) + 1, `%maxkernel ${command} ${name}`);
   if (made !== null) {
-    await runCell({ ...where, cell: made });
+    await runCell({ panel, cell: made });
   }
 }
 
-/** True once MaxKernel answers in the kernel; a notebook that never loads it gets the line, in a cell, and runs it. */
-async function load(where: Where): Promise<boolean> {
-  const link = where.session?.link;
+/**
+ * True once MaxKernel answers in the kernel; a notebook that never loads it gets the line, in a cell above `above` (or
+ * at its head), and runs it.
+ */
+export async function load(session: Session | null, above: Cell | null = null): Promise<boolean> {
+  const link = session?.link;
   if (!link) {
     Notification.warning('This notebook has no kernel; choose one, then start again.');
     return false;
@@ -164,10 +168,11 @@ async function load(where: Where): Promise<boolean> {
   if (await link.opened()) {
     return true;
   }
-  const cells = where.panel.content.widgets;
+  const { panel } = session;
+  const cells = panel.content.widgets;
   const has = cells.find(cell => cell.model.sharedModel.getSource().includes(LOAD));
-  const loader = has ?? insert(where, 0, LOAD);
-  const ran = loader !== null && (await runCell({ ...where, cell: loader }));
+  const loader = has ?? insert(panel, above === null ? 0 : cells.indexOf(above), LOAD);
+  const ran = loader !== null && (await runCell({ panel, cell: loader }));
   if (!ran) {
     Notification.error('MaxKernel could not be loaded; see the cell with %load_ext maxkernel_nb.');
     return false;
@@ -176,9 +181,8 @@ async function load(where: Where): Promise<boolean> {
   return link.opened();
 }
 
-function insert(where: Where, offset: 0 | 1, source: string): Cell | null {
-  const notebook = where.panel.content;
-  const at = notebook.widgets.indexOf(where.cell) + offset;
+function insert(panel: NotebookPanel, at: number, source: string): Cell | null {
+  const notebook = panel.content;
   const metadata = { trusted: true };
   notebook.model?.sharedModel.insertCell(at, { cell_type: 'code', source, metadata });
   return notebook.widgets[at] ?? null;

@@ -36,13 +36,15 @@ async function activate(
   if (settings?.composite['enabled'] === false) {
     return;
   }
-  const sessions = new Sessions(tracker, python(languages), () => defaults(settings));
+  const confirms = () => settings?.composite['confirmations'] === true;
+  const sessions = new Sessions(tracker, python(languages), { defaults: () => defaults(settings), confirms });
   settings?.changed.connect(() => sessions.configure());
   addCommands({ app, tracker, sessions, settings, palette });
 
   const sidebar = new RunsSidebar(sessions, app.serviceManager.serverSettings, {
     reveal: row => reveal(app, row),
-    report: row => report(app, row)
+    report: row => report(app, row),
+    confirms
   });
   app.shell.add(sidebar, 'left', { rank: 900, type: 'MaxKernel' });
   restorer?.add(sidebar, sidebar.id);
@@ -77,7 +79,7 @@ async function reveal(app: JupyterFrontEnd, { run, session }: Row): Promise<void
     return;
   }
   app.shell.activateById(session.panel.id);
-  if (!(await session.inPlace?.reveal(run.id, run.cell))) {
+  if (!(await session.inPlace?.reveal(run))) {
     Notification.info(`The cell of run ${run.id} is not in this notebook any more; %maxkernel show ${run.id} shows it.`);
   }
 }

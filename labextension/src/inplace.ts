@@ -1,15 +1,15 @@
 import type { Extension } from '@codemirror/state';
-import { Notification } from '@jupyterlab/apputils';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { IDisposable } from '@lumino/disposable';
 import { Debouncer } from '@lumino/polling';
 import type { PanelLayout } from '@lumino/widgets';
 
-import { body, holds } from './cellsource';
-import type { Decided } from './contract';
+import { body, functionsOf, holds } from './cellsource';
+import type { Decided, RunInfo } from './contract';
 import { functionText } from './hunks';
-import type { KernelLink } from './link';
+import { ARRIVED, type KernelLink } from './link';
 import { bindsKernel, Choice, Draft, fromProposal, fromQuestion, Matter } from './matter';
 import { ProposalView, Standing } from './proposalview';
 import { writeAccepted, Written } from './write';
@@ -38,7 +38,8 @@ export class InPlace implements IDisposable {
   constructor(
     readonly panel: NotebookPanel,
     private link: KernelLink,
-    private language: Extension
+    private language: Extension,
+    private confirms: () => boolean
   ) {
     link.changed.connect(this.soon, this);
     link.decided.connect(this.decided, this);
@@ -72,9 +73,9 @@ export class InPlace implements IDisposable {
     return [...this.views.values()].find(view => view.parent === cell && cell !== null) ?? null;
   }
 
-  /** Scrolls to the cell of a run. False where this notebook has none. */
-  async reveal(run: string, cellId: string): Promise<boolean> {
-    const cell = this.cellOf(this.seen.get(run) ?? null, cellId);
+  /** Scrolls to the cell of a run, or to the only one that defines its function. False where this notebook has none. */
+  async reveal(run: RunInfo): Promise<boolean> {
+    const cell = this.cellOf(this.seen.get(run.id) ?? null, run.cell) ?? this.only(run.entry);
     if (cell === null) {
       return false;
     }
@@ -85,7 +86,7 @@ export class InPlace implements IDisposable {
   }
 
   private soon(): void {
-    this.later.invoke().catch(reason => {
+    this.later.invoke().catch((reason: unknown) => {
       if (!this._disposed) {
         console.error('MaxKernel could not draw a proposal', reason);
       }
@@ -132,25 +133,40 @@ export class InPlace implements IDisposable {
       return;
     }
     this.drop(id);
-    const start = performance.now();
+    const first = !this.drafts.has(id);
     const draft = this.drafts.get(id) ?? new Draft();
     this.drafts.set(id, draft);
     const view = new ProposalView(matter, draft, this.language, choice => void this.decide(id, choice));
     (cell.layout as PanelLayout).insertWidget(INPUT_WRAPPER + 1, view);
     view.stand(this.standing(cell, matter));
     this.views.set(id, view);
-    requestAnimationFrame(() => performance.measure('maxkernel-proposal', { start, end: performance.now() }));
+    if (first) {
+      measureFrom(matter.run);
+    }
   }
 
-  /** By the id that the kernel noted, else the only cell that holds the baseline. */
+  /**
+   * By the id that the kernel noted, unless only another cell has the function: the run was resumed from elsewhere, or
+   * its cell was cut and pasted.
+   */
   private cellOf(matter: Matter | null, id: string): Cell | null {
     const cells = this.panel.content.widgets;
-    const known = cells.find(cell => id !== '' && cell.model.id === id);
-    if (known !== undefined || matter === null || this.told.has(key(matter))) {
-      return known ?? null;
+    const known = cells.find(cell => id !== '' && cell.model.id === id) ?? null;
+    if (matter === null || (known !== null && this.standing(known, matter).kind !== 'gone')) {
+      return known;
     }
     const holders = cells.filter(cell => holds(cell.model.sharedModel.getSource(), matter.baseline));
-    return id === '' && holders.length === 1 ? (holders[0] as Cell) : null;
+    if (holders.length === 1) {
+      return holders[0] as Cell;
+    }
+    return id === '' ? this.only(this.link.runs.get(matter.run)?.entry ?? '') : known;
+  }
+
+  /** The only cell that defines a function of that name. */
+  private only(entry: string): Cell | null {
+    const cells = this.panel.content.widgets;
+    const definers = cells.filter(cell => functionsOf(cell.model.sharedModel.getSource()).includes(entry));
+    return definers.length === 1 ? (definers[0] as Cell) : null;
   }
 
   private standing(cell: Cell, matter: Matter): Standing {
@@ -185,6 +201,9 @@ export class InPlace implements IDisposable {
     const { matter } = view;
     const standing = this.standing(cell, matter);
     const baseline = standing.kind === 'changed' ? standing.current : matter.baseline;
+    if (choice.name === 'accept' && standing.kind === 'changed' && this.confirms() && !(await confirmed(matter))) {
+      return;
+    }
     const hunks = standing.kind === 'same' ? draft.chosen(matter.hunks) : null;
     view.pending = true;
     view.say('Sent to the kernel …', 'busy');
@@ -243,4 +262,24 @@ export class InPlace implements IDisposable {
 
 function key(matter: Matter): string {
   return `${matter.run}/${matter.id}`;
+}
+
+async function confirmed(matter: Matter): Promise<boolean> {
+  const result = await showDialog({
+    title: `Replace ${matter.entry} as it is now?`,
+    body: 'The cell was changed since the kernel was proposed; its checks were made against the earlier text.',
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Replace' })]
+  });
+  return result.button.accept;
+}
+
+/** From the notice's arrival to the end of the frame that shows it, on the page's own timeline. */
+function measureFrom(run: string): void {
+  const marks = performance.getEntriesByName(ARRIVED, 'mark') as PerformanceMark[];
+  const arrived = marks.filter(mark => mark.detail === run).pop();
+  if (arrived !== undefined) {
+    requestAnimationFrame(() =>
+      setTimeout(() => performance.measure('maxkernel-proposal', { start: arrived.startTime, end: performance.now() }))
+    );
+  }
 }

@@ -1,4 +1,4 @@
-import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { KernelMessage } from '@jupyterlab/services';
 import { UUID } from '@lumino/coreutils';
 import { ISignal, Signal } from '@lumino/signaling';
 
@@ -27,6 +27,9 @@ export interface CommLike {
 }
 
 const SLOW_MS = 2000;
+
+/** The mark on the page's own timeline from which drawing a proposal is measured. */
+export const ARRIVED = 'maxkernel-arrived';
 
 /**
  * The conversation with one kernel: commands out, acks and notices in, and what is known of its runs.
@@ -76,6 +79,7 @@ export class KernelLink {
     this._state = 'opening';
     comm.open();
     void this.send({ command: 'maxkernel:hello' });
+    this._changed.emit();
   }
 
   /** Resolves with the kernel's ack, never rejects; a conversation that ends answers `ok: false`. */
@@ -139,7 +143,7 @@ export class KernelLink {
   private mentioned = false;
 
   private receive(notice: Notice): void {
-    if (notice.version !== VERSION) {
+    if ((notice.version as number) !== VERSION) {
       return;
     }
     switch (notice.notice) {
@@ -151,6 +155,7 @@ export class KernelLink {
         break;
       case 'maxkernel:propose':
         this.proposals.set(notice.run, notice);
+        performance.mark(ARRIVED, { detail: notice.run });
         break;
       case 'maxkernel:question':
         this.questions.set(notice.run, notice);
@@ -208,9 +213,4 @@ export class KernelLink {
 
 function refused(id: string, message: string): Ack {
   return { version: VERSION, notice: 'maxkernel:ack', id, ok: false, message, data: null };
-}
-
-/** The kernel of a session as `KernelLike`. */
-export function kernelLike(kernel: Kernel.IKernelConnection): KernelLike {
-  return kernel as unknown as KernelLike;
 }

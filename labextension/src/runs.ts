@@ -1,8 +1,10 @@
 import { ServerConnection } from '@jupyterlab/services';
 import { URLExt } from '@jupyterlab/coreutils';
 
-import type { RunInfo } from './contract';
+import type { Control, RunInfo } from './contract';
 import type { Session } from './sessions';
+
+export type Action = Control['action'];
 
 /** A run with where it can be reached: a kernel, or only the journal on the server's disk. */
 export interface Row {
@@ -10,15 +12,15 @@ export interface Row {
   session: Session | null;
 }
 
-/** The runs that open kernels know, newest first; what a kernel says beats what the disk says. */
-export function rowsOf(sessions: readonly Session[], onDisk: readonly RunInfo[]): Row[] {
+/** The runs that open kernels know, newest first; what a kernel says beats what the disk says, later beats earlier. */
+export function rowsOf(sessions: readonly Pick<Session, 'link'>[], onDisk: readonly RunInfo[]): Row[] {
   const rows = new Map<string, Row>();
   for (const run of onDisk) {
     rows.set(run.id, { run, session: null });
   }
   for (const session of sessions) {
     for (const run of session.link?.runs.values() ?? []) {
-      rows.set(run.id, { run, session });
+      rows.set(run.id, { run, session: session as Session });
     }
   }
   return [...rows.values()].reverse();
@@ -46,6 +48,27 @@ export function spend(run: RunInfo): string {
   const money = run.dollars > 0 ? `$${run.dollars.toFixed(2)}` : '';
   const judged = run.judged > 0 ? `${run.judged} judged` : '';
   return [money, judged].filter(text => text !== '').join(', ');
+}
+
+/** What may be done with a run, by the state it is in. One that another process works on is left to that. */
+export function actionsOf(run: RunInfo): Action[] {
+  if (run.live && !run.ended) {
+    const pause = run.status === 'paused' ? 'unpause' : 'pause';
+    return ['stop', pause, ...(run.control === 'auto' ? ['takeback' as const] : [])];
+  }
+  const elsewhere = !run.live && / in process \d+$/.test(run.status);
+  const goesOn = !run.ended || ['stopped', 'failed', 'proposed'].includes(run.outcome);
+  return !run.live && goesOn && !elsewhere ? ['resume'] : [];
+}
+
+/** All runs of the kernel's project, those of earlier kernels too; empty while no kernel answers. */
+export async function runsOfKernel(session: Session | null): Promise<RunInfo[]> {
+  const { link } = session ?? {};
+  if (link?.state !== 'open') {
+    return [];
+  }
+  const ack = await link.send({ command: 'maxkernel:runs' });
+  return ack.data?.kind === 'runs' ? ack.data.runs : [];
 }
 
 /** The journals below a notebook's folder, read by the server; empty where its extension is off. */

@@ -1,11 +1,17 @@
 import type { Extension } from '@codemirror/state';
-import type { ISessionContext } from '@jupyterlab/apputils';
+import { type ISessionContext, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { InPlace } from './inplace';
-import { KernelLink, kernelLike } from './link';
+import { KernelLink } from './link';
+
+/** What a person set in this front end. `defaults`: for the kernel's magics, by setting name. */
+export interface Preferences {
+  defaults: () => Record<string, string>;
+  confirms: () => boolean;
+}
 
 /** One open notebook: the link to its kernel, and the proposals in its cells. */
 export class Session {
@@ -16,7 +22,7 @@ export class Session {
   constructor(
     readonly panel: NotebookPanel,
     private language: Extension,
-    private settings: () => Record<string, string>,
+    private preferences: Preferences,
     private changed: () => void
   ) {
     this.context.kernelChanged.connect(this.connect, this);
@@ -37,10 +43,10 @@ export class Session {
     this.kernel = kernel;
     if (kernel !== null) {
       kernel.statusChanged.connect(this.restarted, this);
-      this.link = new KernelLink(kernelLike(kernel));
+      this.link = new KernelLink(kernel);
       this.link.changed.connect(this.changed);
       this.link.changed.connect(this.configure, this);
-      this.inPlace = new InPlace(this.panel, this.link, this.language);
+      this.inPlace = new InPlace(this.panel, this.link, this.language, this.preferences.confirms);
       this.greet();
     }
     this.changed();
@@ -64,14 +70,22 @@ export class Session {
   }
   private greeted = false;
 
-  /** The person's defaults go to the kernel once it answers, and whenever they change. */
+  /** The person's defaults go to the kernel right behind the greeting, and whenever they change. */
   configure(): void {
-    const said = JSON.stringify(this.settings());
-    if (this.link?.state === 'open' && said !== this.said) {
-      this.said = said;
-      void this.link.send({ command: 'maxkernel:configure', settings: this.settings() });
-    } else if (this.link?.state !== 'open') {
+    const { link } = this;
+    if (link === null || link.state === 'off') {
       this.said = '{}';
+      return;
+    }
+    const settings = this.preferences.defaults();
+    const said = JSON.stringify(settings);
+    if (said !== this.said) {
+      this.said = said;
+      void link.send({ command: 'maxkernel:configure', settings }).then(ack => {
+        if (!ack.ok && link.state === 'open') {
+          Notification.warning(ack.message);
+        }
+      });
     }
   }
   private said = '{}';
@@ -94,12 +108,12 @@ export class Sessions {
   private sessions = new Map<NotebookPanel, Session>();
   private _changed = new Signal<this, void>(this);
 
-  constructor(private tracker: INotebookTracker, language: Promise<Extension>, settings: () => Record<string, string>) {
+  constructor(private tracker: INotebookTracker, language: Promise<Extension>, preferences: Preferences) {
     const add = async (panel: NotebookPanel) => {
       const loaded = await language;
       await panel.revealed;
       if (!panel.isDisposed) {
-        this.sessions.set(panel, new Session(panel, loaded, settings, () => this._changed.emit()));
+        this.sessions.set(panel, new Session(panel, loaded, preferences, () => this._changed.emit()));
         panel.disposed.connect(() => this.sessions.delete(panel));
         this._changed.emit();
       }

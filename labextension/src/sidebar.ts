@@ -1,19 +1,24 @@
-import { Notification } from '@jupyterlab/apputils';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import { PathExt } from '@jupyterlab/coreutils';
 import type { ServerConnection } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
 
-import { icon } from './commands';
+import { icon, load } from './commands';
 import type { RunInfo } from './contract';
 import { button, element, labelled } from './dom';
-import type { Request } from './link';
-import { gain, lineOf, matches, Row, rowsOf, runsOnDisk, spend } from './runs';
-import type { Sessions } from './sessions';
+import { type Action, actionsOf, gain, lineOf, matches, type Row, rowsOf, runsOfKernel, runsOnDisk, spend } from './runs';
+import type { Session, Sessions } from './sessions';
 
 export interface Opener {
   reveal(row: Row): Promise<void>;
   report(row: Row): Promise<void>;
+  /** Whether a person wants to be asked before a run is stopped. */
+  confirms(): boolean;
 }
+
+const LABELS: Record<Action, string> = {
+  stop: 'Stop', pause: 'Pause', unpause: 'Go on', takeback: 'Take back', resume: 'Resume', undo: 'Undo'
+};
 
 /** All runs of the open notebooks and of the current one's project. */
 export class RunsSidebar extends Widget {
@@ -21,7 +26,7 @@ export class RunsSidebar extends Widget {
   private list = element('ul', 'mkl-runs');
   private empty = element('p', 'mkl-empty');
   private onDisk: RunInfo[] = [];
-  private folder: string | null = null;
+  private seen = '';
 
   constructor(
     private sessions: Sessions,
@@ -54,16 +59,20 @@ export class RunsSidebar extends Widget {
     this.draw();
   }
 
-  /** From the disk once per folder, or when asked. */
+  /** From the disk, once per folder and whenever a kernel comes or goes, or when asked. */
   private async read(again: boolean): Promise<void> {
-    const path = this.sessions.current?.panel.context.path;
-    const folder = path === undefined ? '' : PathExt.dirname(path);
-    if (!this.isVisible || (folder === this.folder && !again)) {
+    const { current } = this.sessions;
+    const folder = current === null ? '' : PathExt.dirname(current.panel.context.path);
+    const wanted = [folder, ...this.sessions.all.map(session => session.link?.state ?? '')].join(' ');
+    if (!this.isVisible || (wanted === this.seen && !again)) {
       return;
     }
-    this.folder = folder;
-    this.onDisk = await runsOnDisk(folder, this.server);
-    this.draw();
+    this.seen = wanted;
+    const known = await Promise.all([runsOfKernel(current), runsOnDisk(folder, this.server)]);
+    if (wanted === this.seen) {
+      this.onDisk = known.flat();
+      this.draw();
+    }
   }
 
   private draw(): void {
@@ -95,32 +104,45 @@ export class RunsSidebar extends Widget {
     return item;
   }
 
+  /** A run that only the disk knows is reached through the current notebook's kernel. */
   private actions(row: Row): [string, () => void][] {
-    const { run, session } = row;
-    const actions: [string, () => void][] = [];
-    const control = (action: (Request & { command: 'maxkernel:control' })['action']) => () =>
-      void this.send(row, { command: 'maxkernel:control', run: run.id, action });
-    if (session !== null) {
-      actions.push(['Show cell', () => void this.opener.reveal(row)]);
-      actions.push(['Report', () => void this.opener.report(row)]);
+    const { run } = row;
+    const session = row.session ?? this.sessions.current;
+    if (session === null) {
+      return [];
     }
-    if (session !== null && run.live && !run.ended) {
-      actions.push(['Stop', control('stop')]);
-      actions.push(run.status === 'paused' ? ['Go on', control('unpause')] : ['Pause', control('pause')]);
-      if (run.control === 'auto') {
-        actions.push(['Take back', control('takeback')]);
-      }
-    }
-    if (session !== null && !run.live && (!run.ended || ['stopped', 'failed', 'proposed'].includes(run.outcome))) {
-      actions.push(['Resume', control('resume')]);
-    }
-    return actions;
+    const reached = { run, session };
+    return [
+      ['Show cell', () => void this.opener.reveal(reached)],
+      ['Report', () => void this.reach(session, () => this.opener.report(reached))],
+      ...actionsOf(run).map((action): [string, () => void] => [
+        LABELS[action], () => void this.reach(session, () => this.control(session, run, action))
+      ])
+    ];
   }
 
-  private async send(row: Row, request: Request): Promise<void> {
-    const ack = await row.session?.link?.send(request);
-    if (ack !== undefined && !ack.ok) {
+  private async reach(session: Session, act: () => Promise<void>): Promise<void> {
+    if (await load(session)) {
+      await act();
+    }
+  }
+
+  private async control(session: Session, run: RunInfo, action: Action): Promise<void> {
+    if (action === 'stop' && this.opener.confirms() && !(await confirmed(run))) {
+      return;
+    }
+    const ack = await session.link?.send({ command: 'maxkernel:control', run: run.id, action });
+    if (ack?.ok === false) {
       Notification.warning(ack.message);
     }
   }
+}
+
+async function confirmed(run: RunInfo): Promise<boolean> {
+  const result = await showDialog({
+    title: `Stop run ${run.id}?`,
+    body: 'What it has found is kept, and Resume goes on from there.',
+    buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Stop' })]
+  });
+  return result.button.accept;
 }

@@ -1,0 +1,50 @@
+import { YNotebook } from '@jupyter/ydoc';
+import { describe, expect, it, vi } from 'vitest';
+import type { Decided } from '../src/contract';
+import { writeAccepted } from '../src/write';
+
+const REFERENCE = 'def f(x):\n    return x\n';
+const KERNEL = 'def f(x):\n    return x + 0\n';
+const NOTICE = { run: 'f-1', source: KERNEL } as Decided;
+
+/** The shared model of a real document, as a panel and a cell hand it out. */
+function opened(source: string): { notebook: YNotebook; written: ReturnType<typeof writeAccepted>; onUndo: () => void } {
+  const notebook = new YNotebook({ disableDocumentWideUndoRedo: true });
+  const cell = notebook.insertCell(0, { cell_type: 'code', source });
+  const onUndo = vi.fn<() => void>();
+  const panel = { content: { model: { sharedModel: notebook } } };
+  const written = writeAccepted(panel as never, { model: { sharedModel: cell } } as never, REFERENCE, NOTICE, onUndo);
+  return { notebook, written, onUndo };
+}
+
+const sources = (notebook: YNotebook): string[] => notebook.cells.map(cell => cell.getSource());
+
+describe('an accepted edit', () => {
+  it('is one step of the cell, and undo brings the exact text back and takes the new cell away', () => {
+    const before = `%%maxkernel auto\nimport jax\n\n${REFERENCE}`;
+    const { notebook, written, onUndo } = opened(before);
+    expect(written).not.toBeNull();
+    expect(sources(notebook)).toEqual([
+      `import jax\n\n${KERNEL}`,
+      `%%maxkernel auto\n# The reference that run f-1 replaced in the cell above.\n${REFERENCE}`
+    ]);
+    notebook.cells[0]?.undo();
+    expect(sources(notebook)).toEqual([before]);
+    expect(onUndo).toHaveBeenCalledTimes(1);
+  });
+
+  it('keeps cells that came below meanwhile, and a reference cell that someone wrote in', () => {
+    const { notebook } = opened(REFERENCE);
+    notebook.insertCell(1, { cell_type: 'code', source: 'mine' });
+    notebook.cells[2]?.updateSource(0, 0, '# kept\n');
+    notebook.cells[0]?.undo();
+    expect(sources(notebook)[0]).toBe(REFERENCE);
+    expect(sources(notebook).slice(1)).toEqual(['mine', expect.stringContaining('# kept') as string]);
+  });
+
+  it('is not written over a text that is not the baseline', () => {
+    const { notebook, written } = opened('def f(x):\n    return x + 41\n');
+    expect(written).toBeNull();
+    expect(sources(notebook)).toEqual(['def f(x):\n    return x + 41\n']);
+  });
+});
