@@ -70,6 +70,15 @@ class Compiled:
         """The scheduled HLO text."""
         return self.executable.as_text()
 
+    @property
+    def serialized_hlo(self) -> bytes:
+        """The same as a protocol buffer, which holds large constants too; empty where this jax does not give it."""
+        try:
+            modules = self.executable.runtime_executable().hlo_modules()
+            return bytes(modules[0].as_serialized_hlo_module_proto())
+        except (AttributeError, IndexError, NotImplementedError):
+            return b""
+
 
 @functools.cache
 def topology_devices(chip: str) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,16 +55,22 @@ class Event(NamedTuple):
 
 
 def execute(
-    program: Program, granule: int = 32, core: int = 0, guess: Guess | None = None, matrix_rows: float = 0.0
+    program: Program,
+    granule: int = 32,
+    core: int = 0,
+    guess: Guess | None = None,
+    matrix_rows: float = 0.0,
+    memory: Mapping[int, int] | None = None,
 ) -> Execution:
     """Emulates the control flow of ``program``; ``granule``: the chip's DMA unit in bytes; ``core``: whose share of
     the work, on a device of several cores; ``guess``: what to take for what depends on data; ``matrix_rows``: the rows
-    that the matrix units take in a cycle (0: as many as are issued)."""
+    that the matrix units take in a cycle (0: as many as are issued); ``memory``: known words in SMEM by address."""
     bundles = program.bundles
     blocks = _blocks(bundles, matrix_rows)
-    made, unknown = definitions(bundles)
+    memory = memory or {}
+    made, unknown = definitions(bundles, memory)
     translation = Translation(bundles, blocks, made, taint(made, unknown), granule, guess or Guess())
-    scope: dict = {"wrap": wrap}
+    scope: dict = {"wrap": wrap, "peek": lambda address: memory.get(address, 0)}
     exec(compile(translation.source, "<schedule>", "exec"), scope)
     counts, moved, trace, cycles, finished = scope["run"](STEP_BUDGET, core)
     dmas = [(at, d.kind) for at, d in translation.dmas]

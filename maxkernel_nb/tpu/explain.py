@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from maxkernel_nb.tpu.chips import chip
+from maxkernel_nb.tpu.constants import constants
 from maxkernel_nb.tpu.profiles import LoopProfile, OpProfile, ScheduleProfile
 
 MEANING = {
-    "hbm": "HBM bandwidth", "mxu": "the matrix unit (MXU)", "valu": "vector arithmetic (VALU)",
+    "hbm": "HBM bandwidth", "dma": "the number of copies, whatever their size",
+    "mxu": "the matrix unit (MXU)", "valu": "vector arithmetic (VALU)",
     "eup": "the transcendental unit (EUP)", "xlu": "cross-lane moves (XLU) or result pops",
     "load/store": "VMEM loads and stores", "scalar": "the scalar unit",
     "latency": "instruction latency: no unit is busy for long",
@@ -15,6 +17,7 @@ NAMES = {"mxu": "MXU", "valu": "VALU", "eup": "EUP", "xlu": "XLU", "vpop": "resu
          "vstore": "stores", "salu": "scalar"}  # fmt: skip
 ADVICE = {
     "hbm": "move fewer bytes: bigger blocks that are reused, fused neighbours, narrower types",
+    "dma": "fewer, larger copies: bigger pages or blocks, a layout in which one copy fetches what belongs together",
     "mxu": "near the machine's limit: only fewer FLOPs or a narrower type make it faster",
     "valu": "fewer vector operations per element: bf16 arithmetic, hoisted scaling, cheaper masks",
     "eup": "fewer exp/tanh/reciprocal per element, or exp2 with the scale folded in",
@@ -125,6 +128,12 @@ def _units_line(op: OpProfile) -> list[str]:
 
 def _dma_line(op: OpProfile, p: ScheduleProfile) -> list[str]:
     """Whether the copies of one step of the outermost loop hide behind its work."""
+    if op.bound_by == "dma":
+        each, size = constants(p.chip).dma_setup_us, _size(op.hbm_bytes / max(op.copies, 1.0))
+        return [
+            f"{op.copies:,.0f} copies of {size} on average at {each:g} µs each, whatever their size (learned from one "
+            "published program with pages of 32 kB; smaller ones may cost less): the units wait."
+        ]
     outer = next((x for x in op.loops if x.depth <= 1 and x.trips > 1), None)
     if outer is None or not op.hbm_bytes or not outer.read_bytes + outer.written_bytes:
         return []

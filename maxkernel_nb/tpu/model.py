@@ -8,6 +8,7 @@ HLO runs them; asynchronous copies run beside them (``timing``). What the compil
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from maxkernel_nb.tpu import aot
@@ -22,6 +23,7 @@ from maxkernel_nb.tpu.flops import count
 from maxkernel_nb.tpu.hlo import Module, parse_module
 from maxkernel_nb.tpu.profiles import OpProfile, ScheduleProfile
 from maxkernel_nb.tpu.schedule import Program, UnknownForm, deduplicated, read_programs
+from maxkernel_nb.tpu.tables import Tables
 from maxkernel_nb.tpu.terms import UNREADABLE, OpTerms, Reading, read_terms
 from maxkernel_nb.tpu.timing import OpTime, op_class, program_times
 from maxkernel_nb.tpu.vmem_report import with_buffers
@@ -62,7 +64,7 @@ def profile_compiled(compiled: aot.Compiled, folder: Path | None) -> SchedulePro
         notes.append(
             f"one of the {facts.cores} cores of a {facts.name} chip runs this program, at its share of the bandwidth"
         )
-    return _whole(compiled, facts, ops, notes, any(r.program for r in readings))
+    return _whole(compiled, facts, ops, notes, any(r.program for r in readings), _most_flops(readings, facts))
 
 
 def terms_of(compiled: aot.Compiled, folder: Path | None) -> tuple[list[OpTerms], list[str]]:
@@ -73,7 +75,9 @@ def terms_of(compiled: aot.Compiled, folder: Path | None) -> tuple[list[OpTerms]
 
 def _readings(compiled: aot.Compiled, module: Module, folder: Path | None, notes: list[str]) -> list[Reading]:
     programs, same = _programs(folder, notes)
-    found = list(read_terms(module, programs, same, chip_named(compiled.chip), "tpu_custom_call" in compiled.module))
+    own = "tpu_custom_call" in compiled.module
+    tables = Tables(module, compiled.serialized_hlo) if own and programs else None
+    found = list(read_terms(module, programs, same, chip_named(compiled.chip), own, tables))
     notes += [n for r in found for n in r.notes]
     return found
 
@@ -125,6 +129,7 @@ def _op_profile(reading: Reading, time: OpTime, module: Module, facts: Chip) -> 
         written_bytes=terms.written_bytes * terms.times,
         startup_ms=time.start_ms,
         low_ms=time.low_ms,
+        copies=time.copies,
         moves=moves(reading.instruction, module),
         error_pct=_error_of(kind, facts.name),
         **(details(program, run, facts) if program and run else {}),
@@ -157,6 +162,8 @@ def _utilisation(program: Program, run: Execution, facts: Chip) -> dict[str, flo
 
 
 def _bound(time: OpTime, used: dict[str, float], kind: OpClass) -> str:
+    if time.copies_ms > max(time.memory_ms, time.compute_ms):
+        return "dma"
     if time.memory_ms >= time.compute_ms:
         return "hbm"
     if kind == "hlo":
@@ -174,6 +181,7 @@ def _whole(
     ops: list[OpProfile],
     notes: list[str],
     scheduled: bool,
+    most_flops: float,
 ) -> ScheduleProfile:
     import jax
 
@@ -188,7 +196,7 @@ def _whole(
         modelled_ms=total,
         flops=flops,
         hbm_bytes=sum(o.hbm_bytes for o in ops),
-        roofline_ms=max(flops / (facts.device_tflops * 1e9), minimal / (facts.device_hbm_gbs * 1e6)),
+        roofline_ms=max(min(flops, most_flops) / (facts.device_tflops * 1e9), minimal / (facts.device_hbm_gbs * 1e6)),
         ops=tuple(ops),
         source="schedule" if scheduled else "hlo",
         error_pct=round(error, 1),
@@ -202,6 +210,20 @@ def _whole(
         notes=tuple(dict.fromkeys(notes))[:12],
         minimal_bytes=minimal,
     )
+
+
+def _most_flops(readings: list[Reading], facts: Chip) -> float:
+    """What goes through the matrix units at most, at the rate of bfloat16: less than was asked for where a table known
+    to the compiler rules blocks out, where XLA simplifies, or for integers, which are twice as fast."""
+    rows = 0.0
+    for r in readings:
+        if r.run is None or r.program is None:
+            if r.terms.role == "op" and r.instruction.opcode in ("fusion", "custom-call", "convolution", "dot"):
+                return math.inf  # there may be products in it
+            continue
+        ran = sum(b.rows * n for b, n in zip(r.program.bundles, r.run.times, strict=True))
+        rows += ran * r.terms.times * r.terms.cores
+    return 2 * rows * facts.mxu_size**2
 
 
 def _error(ops: list[OpProfile], scheduled: bool, chip: str) -> tuple[float, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.constants import Constants
-from maxkernel_nb.tpu.emulate import HEAD, WAITS, Event, Execution
+from maxkernel_nb.tpu.emulate import HEAD, READS, WAITS, WRITES, Event, Execution
 from maxkernel_nb.values import Value
 
 FILLING = 3  # steps: what comes before the loop, the first fetch, and the first step that waits for it
@@ -29,6 +29,12 @@ class Trace(Value):
     patterns: tuple[Step, ...] = ()
     order: tuple[tuple[tuple[int, ...], int], ...] = ()
     granule: int = 32
+
+    @property
+    def copies(self) -> int:
+        """DMAs of the whole run."""
+        of = [sum(1 for e in p if len(e) > 1 and e[1] in (READS, WRITES)) for p in self.patterns]
+        return sum(of[n] * times for row, times in self.order for n in row)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class OpProfile(Value):
     bundles: float = 0.0
     trips: tuple[float, ...] = ()
     hbm_bytes: float = 0.0
-    bound_by: str = ""  # "hbm", "mxu", "valu", "eup", "xlu", "load/store", "scalar", "latency"
+    bound_by: str = ""  # "hbm", "dma" (the number of copies), "mxu", "valu", "eup", "xlu", "load/store", ...
     utilisation: dict[str, float] = Field(default_factory=dict)
     spills: int = 0
     fills: int = 0
@@ -83,6 +83,7 @@ class OpProfile(Value):
     regions: tuple[RegionProfile, ...] = ()  # largest share first
     buffers: tuple[BufferUse, ...] = ()  # largest first; empty where the compiler reports none
     error_pct: float | None = None  # typical error (percent) of modelled_ms, for this class of op
+    copies: float = 0.0  # DMAs that one core issues
     low_ms: float | None = None  # where data decides: the least, with one trip of each loop and regions skipped
 
 

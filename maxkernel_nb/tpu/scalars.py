@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from maxkernel_nb.tpu.schedule import CORE, LOAD, SCALAR, STORE, Bundle
@@ -36,18 +37,60 @@ class Definition:
     phi: bool = False
 
 
-def definitions(bundles: list[Bundle]) -> tuple[list[Definition], set[str]]:
+def definitions(bundles: list[Bundle], tables: Container[int] = ()) -> tuple[list[Definition], set[str]]:
+    """What is known, and the names of what is not. ``tables``: addresses in SMEM whose words are known; a load from
+    them becomes a call of ``peek``."""
     defs: list[Definition] = []
     unknown: set[str] = set()
     stored = {m["key"] for b in bundles for t in b.scalars if (m := STORE.search(t))}
+    memory = _Memory(bundles, tables) if tables else None
     for i, bundle in enumerate(bundles):
         for text in bundle.scalars:
             made = _store(text, i) if "sst [" in text else _scalar(text, i, stored)
+            made = made or (memory.peek(text, i) if memory else None)
             if made:
                 defs.append(made)
             elif found := SCALAR.match(text):
                 unknown.add(local(found["to"]))
     return defs, unknown
+
+
+class _Memory:
+    """Which loads with a computed address can only hit known tables."""
+
+    def __init__(self, bundles: list[Bundle], tables: Container[int]) -> None:
+        self.tables = tables
+        texts = [t for b in bundles for t in b.scalars]
+        self.made = {m["to"]: m["args"] for t in texts if (m := SCALAR.match(t))}
+        self.kept = {m["key"]: m["value"] for t in texts if (m := STORE.search(t))}
+        written = [d.target for b in bundles for d in b.dmas if d.kind.endswith("_to_smem")]
+        written += [m["key"] for t in texts if (m := STORE.search(t)) and "_spill" not in m["key"]]
+        self.filled = {a for target in written for a in self.bases(target)}
+
+    def peek(self, text: str, at: int) -> Definition | None:
+        """Allocations that nothing fills stand in where a guard rules the load out."""
+        found, load = SCALAR.match(text), LOAD.search(text)
+        if not found or found["op"] != "sld" or not load or "%" not in load["key"]:
+            return None
+        parts = load["key"].split(" + ")
+        filled = {a for part in parts for a in self.bases(part)} & self.filled
+        if not filled or any(a not in self.tables for a in filled):
+            return None
+        return _make(local(found["to"]), f"peek({' + '.join(map(value, parts))})", tuple(parts), at)
+
+    def bases(self, text: str) -> set[int]:
+        """Addresses of the allocations that a register can hold, through copies, choices and spills."""
+        found: set[int] = set()
+        seen: set[str] = set()
+        todo = [text]
+        while todo:
+            here = todo.pop()
+            found |= {literal(a) for a in re.findall(r"#allocation\d+(?!\d|_spill)", here)}
+            for name in re.findall(r"%s\w+", here):
+                if name not in seen and name in self.made:
+                    seen.add(name)
+                    todo += [self.kept.get(k, "") for k in LOAD.findall(self.made[name])] or [self.made[name]]
+        return found
 
 
 def _store(text: str, at: int) -> Definition | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.emulate import WRITES, Execution, Guess, execute
 from maxkernel_nb.tpu.hlo import Instruction, Module
 from maxkernel_nb.tpu.pipeline import Trace, compress
 from maxkernel_nb.tpu.schedule import Program
+from maxkernel_nb.tpu.tables import Tables, placed
 from maxkernel_nb.tpu.translate import GUARD_UNKNOWN, REGION_UNKNOWN, SIZE_UNKNOWN, TRIPS_UNKNOWN
 from maxkernel_nb.values import Value
 
@@ -57,6 +58,15 @@ class OpTerms(Value):
     moves_itself: bool = True  # its DMAs are in the trace; else the bytes are those of its operands and results
 
 
+class _Run(NamedTuple):
+    """``least``: the run with the least that data can ask for, where it depends on data."""
+
+    runs: list[Execution]
+    guess: Guess
+    least: Execution | None
+    trace: Trace
+
+
 @dataclass
 class Reading:
     """An op's terms beside what they were read from (None without a schedule). ``notes``: sentences for the user."""
@@ -69,10 +79,16 @@ class Reading:
 
 
 def read_terms(
-    module: Module, programs: dict[str, Program], same: dict[str, str], chip: Chip, own_kernels: bool
+    module: Module,
+    programs: dict[str, Program],
+    same: dict[str, str],
+    chip: Chip,
+    own_kernels: bool,
+    tables: Tables | None = None,
 ) -> Iterator[Reading]:
-    """Every op of a scheduled module that costs time, in the order in which they run."""
-    reader = _Reader(module, programs, same, chip, own_kernels)
+    """Every op of a scheduled module that costs time, in the order in which they run. ``tables``: constants that
+    kernels read."""
+    reader = _Reader(module, programs, same, chip, own_kernels, tables)
     for i, times, sure in module.walk(ends=True):
         reading = reader.read(i, times)
         if reading is None:
@@ -84,12 +100,17 @@ def read_terms(
 
 class _Reader:
     def __init__(
-        self, module: Module, programs: dict[str, Program], same: dict[str, str], chip: Chip, own_kernels: bool
+        self,
+        module: Module,
+        programs: dict[str, Program],
+        same: dict[str, str],
+        chip: Chip,
+        own_kernels: bool,
+        tables: Tables | None,
     ) -> None:
+        self.tables = tables
         self.module, self.programs, self.same, self.chip, self.own = module, programs, same, chip, own_kernels
-        self.runs: dict[str, tuple[list[Execution], Guess]] = {}
-        self.least: dict[str, Execution] = {}
-        self.traces: dict[str, Trace] = {}
+        self.ran: dict[tuple[object, ...], _Run] = {}
         self.alike = {module.likeness(module.by_name[n]): p for n, p in programs.items() if n in module.by_name}
 
     def read(self, i: Instruction, times: float) -> Reading | None:
@@ -118,11 +139,12 @@ class _Reader:
         return found or (self.alike.get(self.module.likeness(i)) if self.alike else None)
 
     def scheduled(self, i: Instruction, program: Program, times: float) -> Reading:
-        if program.name not in self.runs:
-            self.runs[program.name] = self.execute(i, program)
-            self.traces[program.name] = compress(self.runs[program.name][0][0], self.chip.dma_granule_bytes)
-        runs, guess = self.runs[program.name]
-        run, least = runs[0], self.least.get(program.name)
+        tables = self.tables.of(i) if self.tables and i.opcode == "custom-call" else {}
+        key = (program.name, *tables.items())
+        if key not in self.ran:
+            self.ran[key] = self.execute(i, program, placed(program, tables))
+        runs, guess, least, trace = self.ran[key]
+        run = runs[0]
         read, written = sum(r.bytes_in for r in runs), sum(r.bytes_out for r in runs)
         itself = any(b.dmas for b in program.bundles)
         if not itself:
@@ -135,28 +157,38 @@ class _Reader:
             cycles=sum(run.spent),
             read_bytes=read,
             written_bytes=written,
-            trace=self.traces[program.name],
+            trace=trace,
             repeat=run.repeat,
             guessed=least is not None,
             trips=guess.trips,
             low_cycles=sum(least.spent) if least else 0.0,
-            low_bytes=(least.bytes_in + least.bytes_out) * len(runs) if least else 0.0,
+            low_bytes=self.least_bytes(i, least, runs) if least else 0.0,
             moves_itself=itself,
         )
         return Reading(terms, i, program, run, self.notes(terms, run))
 
-    def execute(self, i: Instruction, program: Program) -> tuple[list[Execution], Guess]:
-        """One execution a core that has work, the longest first, and what was taken for data."""
+    def least_bytes(self, i: Instruction, least: Execution, runs: list[Execution]) -> float:
+        """Whatever the data is, a result is written; and an XLA op reads as much as its shapes say."""
+        read, written = self.module.hbm_traffic(i)
+        read = 0.0 if kind_of(i, self.own) == "pallas" else min(read, sum(r.bytes_in for r in runs))
+        written = min(written, sum(r.bytes_out for r in runs))
+        return max(least.bytes_in * len(runs), read) + max(least.bytes_out * len(runs), written)
+
+    def execute(self, i: Instruction, program: Program, memory: dict[int, int]) -> _Run:
+        """One execution a core that has work, the longest first, and what was taken for data; ``memory``: known words
+        in SMEM."""
         granule, rows = self.chip.dma_granule_bytes, self.chip.matrix_rows
-        once = execute(program, granule, matrix_rows=rows)
+        once = execute(program, granule, 0, None, rows, memory)
         guess = self.guess(i, once, granule)
         cores = range(self.chip.device_cores if program.asks_core else 1)
         again = guess != Guess() or len(cores) > 1
-        runs = [execute(program, granule, c, guess, rows) for c in cores] if again else [once]
+        runs = [execute(program, granule, c, guess, rows, memory) for c in cores] if again else [once]
         runs.sort(key=lambda r: -sum(r.spent))
+        least = None
         if any(u in DEPENDS_ON_DATA for u in once.unknown):
-            self.least[program.name] = execute(program, granule, 0, guess._replace(trips=1, regions=False), rows)
-        return [r for r in runs if sum(r.spent) > 0.05 * sum(runs[0].spent)], guess
+            least = execute(program, granule, 0, guess._replace(trips=1, regions=False), rows, memory)
+        busy = [r for r in runs if sum(r.spent) > 0.05 * sum(runs[0].spent)]
+        return _Run(busy, guess, least, compress(busy[0], granule))
 
     def guess(self, i: Instruction, once: Execution, granule: int) -> Guess:
         """A loop that data ends runs as often as its DMAs need to move all that the op reads, and all that it writes;

@@ -14,13 +14,16 @@ from maxkernel_nb.tpu.terms import OpTerms
 @dataclass(frozen=True)
 class OpTime:
     """Milliseconds of an op over all its runs. ``memory_ms``: its bytes at the bandwidth they can reach; ``start_ms``:
-    of the total, the pipeline's filling and draining; ``low_ms``: the least it can be, where it depends on data."""
+    of the total, the pipeline's filling and draining; ``low_ms``: the least it can be, where it depends on data;
+    ``copies``: its DMAs on one core, which take ``copies_ms`` however small they are."""
 
     total_ms: float
     compute_ms: float
     memory_ms: float
     start_ms: float = 0.0
     low_ms: float | None = None
+    copies: float = 0.0
+    copies_ms: float = 0.0
 
 
 def program_times(ops: Sequence[OpTerms], chip: Chip, constants: Constants) -> list[OpTime]:
@@ -59,7 +62,9 @@ def op_time(
     if not op.moves_itself:
         total = max(total, memory)
     low = _low_ms(op, chip, constants) if op.guessed else None
-    return OpTime(total + launch, compute, memory, min(run.start * scale, total), low)
+    copies = op.trace.copies * op.repeat * op.times
+    few = copies * constants.dma_setup_us * 1e-3
+    return OpTime(total + launch, compute, memory, min(run.start * scale, total), low, copies, few)
 
 
 def op_class(op: OpTerms, time: OpTime) -> OpClass:

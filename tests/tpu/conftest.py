@@ -46,7 +46,7 @@ def run_script(tmp_path_factory, script, name, *arguments):
 
 @pytest.fixture(scope="session")
 def v6e(tmp_path_factory):
-    names = ["matmul", "causal", "full", "fori", "prefetch", "scan", "xla_gemm", "elementwise"]
+    names = ["matmul", "causal", "full", "fori", "prefetch", "masked", "scan", "xla_gemm", "elementwise"]
     names += [
         "xla_gemm@no_dump",
         "elementwise@no_dump",
@@ -63,6 +63,12 @@ def v6e(tmp_path_factory):
 def on_v6e(tmp_path_factory):
     """Compiles the programs of these names in one worker."""
     return lambda names: run_worker(tmp_path_factory, "v6e", names)
+
+
+@pytest.fixture(scope="session")
+def other_chips(tmp_path_factory):
+    """{chip: its results} for a kernel that the matrix units bound."""
+    return {chip: run_worker(tmp_path_factory, chip, ["matmul"]) for chip in ("v4", "v5e", "v7x")}
 
 
 @pytest.fixture(scope="session")

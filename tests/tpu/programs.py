@@ -13,6 +13,7 @@ def build(name):
     """(function, argument specs) of a test program."""
     import jax
     import jax.numpy as jnp
+    import numpy as np
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import tpu as pltpu
 
@@ -128,6 +129,28 @@ def build(name):
 
         return fn, [spec((512, 512), bf16)] * 2
 
+    def masked():
+        """Blocks that a constant table switches on, as splash attention has it; another says which block comes."""
+        on = np.tril(np.ones((1, 8, 8), np.int8))
+
+        def kernel(on_ref, order_ref, x_ref, o_ref):
+            @pl.when(on_ref[0, pl.program_id(0), pl.program_id(1)].astype(jnp.int32) == 1)
+            def _add():
+                o_ref[...] = jnp.dot(x_ref[...], x_ref[...], preferred_element_type=f32)
+
+        grid_spec = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(8, 8),
+            in_specs=[pl.BlockSpec((256, 256), lambda i, j, on_ref, order_ref: (order_ref[j], 0))],
+            out_specs=pl.BlockSpec((256, 256), lambda i, j, *_: (i, 0)),
+        )
+
+        def fn(x):
+            call = pl.pallas_call(kernel, grid_spec=grid_spec, out_shape=spec((2048, 256), f32))
+            return call(jnp.asarray(on), jnp.arange(8, dtype=jnp.int32), x)
+
+        return fn, [spec((2048, 256), bf16)]
+
     def two(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] * y_ref[0:1, :]
 
@@ -199,15 +222,14 @@ def build(name):
         "narrow_fit": lambda: blocks_of((8192, 64)),  # 8 MiB, 16 with the lanes' padding
         "one_step_fit": lambda: blocks_of((3968, 1024), steps=1),  # held once
         "one_step_over": lambda: blocks_of((4224, 1024), steps=1),
-        "raised_fit": lambda: blocks_of(
-            (6144, 1024), compiler_params=pltpu.CompilerParams(vmem_limit_bytes=100 << 20)
-        ),
+        "raised_fit": lambda: blocks_of((6144, 1024), compiler_params=pltpu.CompilerParams(vmem_limit_bytes=100 << 20)),
         "matmul": matmul,
         "causal": lambda: attention(True),
         "full": lambda: attention(False),
         "fori": lambda: loop(False),
         "prefetch": lambda: loop(True),
         "scan": scan,
+        "masked": masked,
         "xla_gemm": lambda: (lambda a, b: jnp.tanh(a @ b), [spec((2048, 2048), bf16)] * 2),
         "elementwise": lambda: call(double, (4096, 1024), block=512, grid=(8,)),
         "too_big": lambda: call(double, (20480, 2048), block=1280, grid=(16,)),

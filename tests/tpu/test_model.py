@@ -59,6 +59,23 @@ def test_a_loop_bounded_by_data_is_counted_conservatively_and_noted(v6e):
     assert p.source == "schedule"
 
 
+def test_constant_tables_decide_which_regions_run(v6e):
+    """A splash kernel's block mask: its regions were counted as always run, with a range from none to all."""
+    p = profile(v6e, "masked")
+    op = kernel(v6e, "masked")
+    assert not any("depend" in n for n in p.notes)
+    assert op.low_ms is None
+    assert (36, 64) in [(r.runs, r.chances) for r in op.regions]
+
+
+def test_no_kernel_is_faster_than_its_chip(other_chips):
+    """A GEMM on v7x, and on v5e, came out below its roofline."""
+    for results in other_chips.values():
+        p = profile(results, "matmul")
+        assert p.modelled_ms >= p.roofline_ms > 0.3 * p.modelled_ms
+        assert max(op.utilisation["mxu"] for op in p.ops if op.kind == "pallas") <= 1.0
+
+
 def test_a_scan_runs_its_body_as_often_as_its_length(v6e):
     assert max(o.trips[0] for o in profile(v6e, "scan").ops if o.trips) == 37
 
