@@ -23,10 +23,11 @@ class Draw(Value):
 
     ``normal``: ``mean + std * N(0, 1)``; ``integers``: uniform in ``[low, high)``; ``bernoulli``: True with
     probability ``mean``; ``constant``: every element is ``mean``. Integers that fit together: ``permutation`` of
-    ``0..n-1``; ``sorted`` from ``low`` to ``high - 1``, both there; ``partition``: none negative, summing to ``high``.
+    ``0..n-1``; ``sorted`` from ``low`` to ``high - 1``, both there; ``partition``: none negative, summing to ``high``;
+    ``pages``: a page table's, in ``[low, high)`` and none twice (none twice in a row, where there are too few).
     """
 
-    kind: Literal["normal", "integers", "bernoulli", "constant", "permutation", "sorted", "partition"] = "normal"
+    kind: Literal["normal", "integers", "bernoulli", "constant", "permutation", "sorted", "partition", "pages"] = "normal"
     mean: float = 0.0
     std: float = 1.0
     low: int = 0

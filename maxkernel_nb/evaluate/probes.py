@@ -23,7 +23,7 @@ AMPLITUDES = (1.0, 8.0, 64.0, 512.0, 4096.0, 2.0**18, 2.0**24)
 CLEAR = 4.0  # times the allowed error: how wrong an answer without the change must be
 SCALE = 4.0  # a power of two: exact in every float type
 _OTHER = 7919  # added to a seed: another draw
-_FITTED = ("permutation", "sorted", "partition")  # elements that only make sense together
+_FITTED = ("permutation", "sorted", "partition", "pages")  # elements that only make sense together
 
 Arrays = list[np.ndarray]
 Function = Callable[[Sequence[np.ndarray]], Arrays]

@@ -56,7 +56,7 @@ def resize(args: Sequence[ArgSpec], sizes: Mapping[int, int]) -> tuple[ArgSpec, 
 
 def _resized_draw(arg: ArgSpec, sizes: Mapping[int, int]) -> Draw:
     draw = arg.draw
-    bounded = draw.kind in ("integers", "sorted", "partition") and draw.low >= 0
+    bounded = draw.kind in ("integers", "sorted", "partition", "pages") and draw.low >= 0
     if not bounded or arg.dtype in ("int4", "uint4", "int8", "uint8"):
         return draw
     if draw.high in sizes:

@@ -12,6 +12,7 @@ from maxkernel_nb.task import Draw
 
 SAMPLE = 1 << 16  # elements looked at, per argument
 _MASKED = 1e9  # a float beyond this is a mask ("minus infinity"), not data
+_REPEATS = 4.0  # expected among numbers drawn apart: none at all is then no accident
 _SPREAD = 0.1  # constants are drawn with this relative spread: a kernel that drops an all-zero bias must not pass
 
 
@@ -57,7 +58,7 @@ def snap_to_dimension(draw: Draw, dimensions: Sequence[int]) -> Draw:
 
 
 def fitted_draw(samples: Sequence[np.ndarray[Any, Any]], draw: Draw) -> Draw:
-    """``draw``, or how to draw an integer vector whose elements fit together as they do in every one of ``samples``.
+    """``draw``, or how to draw integers that fit together as they do in every one of ``samples``.
 
     A partition is only a guess until ``settled`` has seen the dimensions of the other arguments.
     """
@@ -69,6 +70,8 @@ def fitted_draw(samples: Sequence[np.ndarray[Any, Any]], draw: Draw) -> Draw:
 
 
 def _fitted_draw(values: np.ndarray[Any, Any], draw: Draw) -> Draw:
+    if _is_page_table(values, draw):
+        return Draw(kind="pages", low=draw.low, high=draw.high)
     if values.ndim != 1 or values.size < 3 or values.dtype.kind not in "iu" or values.size > SAMPLE:
         return draw
     wide = values.astype(np.int64)
@@ -81,8 +84,19 @@ def _fitted_draw(values: np.ndarray[Any, Any], draw: Draw) -> Draw:
     return draw
 
 
+def _is_page_table(values: np.ndarray[Any, Any], draw: Draw) -> bool:
+    """Rows of indices, none of which comes twice, where chance would have repeated several."""
+    if values.ndim < 2 or values.dtype.kind not in "iu" or values.size > SAMPLE or draw.low < 0:
+        return False
+    expected = values.size * (values.size - 1) / 2 / max(1, draw.high - draw.low)  # pairs, were they drawn apart
+    return expected > _REPEATS and np.unique(values).size == values.size
+
+
 def settled(draw: Draw, dimensions: Sequence[int]) -> Draw:
     """A guessed partition stays one when its sum is a dimension: group sizes add up to the rows they divide."""
+    if draw.kind == "pages":
+        snapped = snap_to_dimension(Draw(kind="integers", low=draw.low, high=draw.high), dimensions)
+        return snapped.model_copy(update={"kind": "pages"})
     if draw.kind != "partition":
         return snap_to_dimension(draw, dimensions)
     if draw.high in dimensions:
@@ -94,6 +108,8 @@ def fitted(draw: Draw, size: tuple[int, ...], rng: np.random.Generator) -> np.nd
     """Values of the kinds whose elements fit together, each row (last axis) by itself."""
     if draw.kind == "permutation":
         return rng.permuted(np.broadcast_to(np.arange(size[-1]), size), axis=-1)
+    if draw.kind == "pages":
+        return _pages(draw, size, rng)
     if draw.kind == "sorted":
         values = np.sort(rng.integers(draw.low, max(draw.high, draw.low + 1), size), axis=-1)
         values[..., 0], values[..., -1] = draw.low, max(draw.high - 1, draw.low)
@@ -101,6 +117,14 @@ def fitted(draw: Draw, size: tuple[int, ...], rng: np.random.Generator) -> np.nd
     cuts = np.sort(rng.integers(0, draw.high + 1, (*size[:-1], size[-1] - 1)), axis=-1)
     ends = np.zeros((*size[:-1], 1), np.int64)
     return np.diff(np.concatenate([ends, cuts, ends + draw.high], axis=-1), axis=-1)
+
+
+def _pages(draw: Draw, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    count, pool = math.prod(size), np.arange(draw.low, max(draw.high, draw.low + 1))
+    if count <= pool.size:
+        return rng.permutation(pool)[:count].reshape(size)
+    rows = [np.resize(rng.permutation(pool), size[-1]) for _ in range(count // size[-1])]
+    return np.stack(rows).reshape(size)
 
 
 def is_structured(samples: np.ndarray[Any, Any]) -> bool:

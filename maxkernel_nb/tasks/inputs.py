@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,8 +94,8 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
         return value
     if isinstance(value, generators.Sampled):
         draw = draw_like(value.samples, value.dtype) if value.samples else default_draw(value.dtype)
-        if len(value.shape) == 1 and all(s.size == value.shape[0] for s in value.samples):
-            draw = fitted_draw(value.samples, draw)
+        if all(s.size == math.prod(value.shape) for s in value.samples):
+            draw = fitted_draw([s.reshape(value.shape) for s in value.samples], draw)
         if not value.samples and notes is not None:
             notes.append(f"The values of {name!r} are too many to make and not sampled; {draw.kind} ones serve.")
         return ArgSpec(name=name, shape=value.shape, dtype=value.dtype, draw=draw)

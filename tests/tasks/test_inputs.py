@@ -15,6 +15,7 @@ from maxkernel_nb.errors import UsageError
 from maxkernel_nb.evaluate.inputs import draw
 from maxkernel_nb.task import Case, CaseRole
 from maxkernel_nb.tasks import generators
+from maxkernel_nb.tasks.dimensions import resize
 from maxkernel_nb.tasks.inputs import parse_shapes, resolve_inputs
 from maxkernel_nb.tasks.shapes import DTYPES
 
@@ -247,6 +248,7 @@ FITTED = {
     "sorted": (np.repeat([0, 1, 2], 4), lambda v: (np.diff(v) >= 0).all() and v[0] == 0 and v[-1] == 2),
     "permutation": (np.array([2, 0, 1, 3, 5, 4]), lambda v: sorted(v) == list(range(6))),
     "partition": (np.array([3, 0, 1, 4]), lambda v: (v >= 0).all() and v.sum() == 8),
+    "pages": (np.arange(16).reshape(2, 8)[:, ::-1], lambda v: sorted(v.flat) == list(range(16))),
 }
 
 
@@ -259,6 +261,21 @@ def test_integers_that_fit_together_are_drawn_so(kind):
     case = Case(name="c", role=CaseRole.CHECK, args=found.args)
     drawn = [draw(case, seed)[1] for seed in range(20)]
     assert all(holds(v) for v in drawn) and any(not np.array_equal(v, drawn[0]) for v in drawn)
+
+
+def test_pages_stay_apart_in_smaller_cases_and_numbers_that_repeat_are_plain_integers():
+    table = np.random.default_rng(0).permutation(512).reshape(16, 32).astype(np.int32)
+    cache, pages = np.ones((512, 16), np.float32), lambda t: resolve_inputs(lambda x, ids: x, inputs=(cache, t)).args
+    spec = pages(table)[1]
+    assert (spec.draw.kind, spec.draw.low, spec.draw.high) == ("pages", 0, 512)
+    (smaller,) = resize([spec], {512: 128, 16: 2})
+    few = resize([spec], {512: 32, 16: 4})[0]
+    for seed in range(10):
+        drawn, tight = (draw(Case(name="c", role=CaseRole.CHECK, args=(s,)), seed)[0] for s in (smaller, few))
+        assert np.unique(drawn).size == 2 * 32 and drawn.max() < 128
+        assert all(np.unique(row).size == 32 for row in tight) and tight.max() < 32
+    table[0, 0] = table[3, 3]
+    assert pages(table)[1].draw.kind == "integers"
 
 
 def test_numbers_that_add_up_to_no_dimension_are_plain_integers():
