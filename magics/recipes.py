@@ -94,9 +94,9 @@ def _lines(state: Any) -> list[str]:
         from maxkernel_nb.tpu.chips import chip
         from maxkernel_nb.tpu.explain import explain
 
-        facts = chip(profile.chip)
+        aimed = chip(profile.chip)
         if profile.hbm_bytes:
-            ridge = facts.device_tflops * 1e3 / facts.device_hbm_gbs
+            ridge = aimed.device_tflops * 1e3 / aimed.device_hbm_gbs
             lines.append(
                 f"Arithmetic intensity: {profile.flops / profile.hbm_bytes:.0f} FLOP a byte of HBM; {profile.chip} "
                 f"computes as fast as it reads at {ridge:.0f}."

@@ -147,6 +147,7 @@ def _record(study: Any, trial: Any, time: float | None) -> None:
 
 def _study(journal: Path | None) -> Any:
     import optuna
+    from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
@@ -155,5 +156,5 @@ def _study(journal: Path | None) -> Any:
         storage = None
         if journal is not None:
             journal.unlink(missing_ok=True)  # a resumed run tells every recorded answer again
-            storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal)))
         return optuna.create_study(direction="minimize", sampler=sampler, storage=storage)

@@ -75,8 +75,10 @@ class GroupedRecipe(Recipe):
         inputs = {rows: dtype, weights: dtype, sizes: aligned[sizes].dtype}
         around = Around(aligned, task, inputs, ("out", "sizes", "rows", "weights"))
         out_dtype = aligned[ragged].dtype
+        after: tuple[str, ...] = ()
+        result = "out"
         if root == aligned.outputs[0]:
-            after, result, out_dtype = (), "out", aligned.graphs[0].output_dtypes[0]
+            out_dtype = aligned.graphs[0].output_dtypes[0]
         else:
             after, result = around.finish(root, "out", out_dtype)
         (m, k), (groups, _, n) = aligned[rows].shape, aligned[weights].shape

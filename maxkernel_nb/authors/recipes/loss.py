@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
 from maxkernel_nb.authors.base import TuningSpace
@@ -16,23 +14,21 @@ from maxkernel_nb.authors.recipes.base import (
     Bound,
     Match,
     Recipe,
-    algebra_of,
     algebra_text,
     bound_text,
     check_axes,
     check_vmem,
-    in_every_case,
     itemsize,
     pad_up,
 )
+from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import BlockReader
 from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE
-from maxkernel_nb.authors.recipes.expressions import Expression, combine
+from maxkernel_nb.authors.recipes.expressions import Expression
 from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.authors.recipes.matmul import operand
 from maxkernel_nb.authors.recipes.plain import Plain
 from maxkernel_nb.authors.recipes.row_statistics import PRIMITIVE, STATISTICS, Statistics
-from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import sample_points, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -78,10 +74,8 @@ class LossRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> LossMatch:
-        found = in_every_case(traces, task, lambda graph, first: _recognise_case(graph), attrgetter("shape_free"))
-        first = found[0]
-        expression = combine(first.result, [f.reader for f in found], [f.dims for f in found])
-        aligned = Aligned([f.rest for f in found])
+        found, expression, fields = read_cases(traces, task, _recognise_case)
+        aligned = Aligned([f.rest for f in found if f.rest is not None])
         names = {n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
                  for n in range(len(aligned)) if aligned[n].op == "param"}
         taken = {*task.params, *task.static, *STATISTICS, "rows", "columns", "m", "n", "k", "block_m", "block_n"}
@@ -99,9 +93,9 @@ class LossRecipe(Recipe):
         plain.write(*aligned.outputs)
         result = plain.as_dtype(aligned.outputs[0], aligned.graphs[0].output_dtypes[0])
         return LossMatch(
-            signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), epilogue=expression,
+            epilogue=expression,
             statistics=tuple(s for s in STATISTICS if s in nodes.values()), label=label, before=before,
-            after=tuple(plain.lines), result=result, **first.dims, **first.shape_free,
+            after=tuple(plain.lines), result=result, **fields,
         )
 
     def space(self, match: LossMatch) -> TuningSpace:
@@ -203,21 +197,12 @@ class LossRecipe(Recipe):
 # Recognition
 
 
-@dataclass
-class _Found:
-    reader: BlockReader
-    result: str
-    rest: Graph
-    dims: dict[str, int]
-    shape_free: dict[str, Any]
-
-
 def _is_statistic(aligned: Aligned, number: int) -> bool:
     node = aligned[number]
     return node.op == "other" and node.attr("primitive") == PRIMITIVE
 
 
-def _recognise_case(graph: Graph) -> _Found:
+def _recognise_case(graph: Graph) -> BlockCase:
     dots = graph.live("dot")
     if len(dots) != 1:
         raise Declined(f"it has {len(dots)} matrix products, this recipe serves exactly one")
@@ -243,10 +228,10 @@ def _recognise_case(graph: Graph) -> _Found:
     reader = BlockReader(graph, dot, (m, n), (row, col))
     _, result = reader.read_output(core, graph[core].shape)
     params = sorted((p for p in graph.nodes if p.op == "param"), key=lambda p: p.attr("index"))
-    return _Found(reader, result, rest, {"n": n, "k": k, "m": m}, {
+    return BlockCase(reader, result, {"n": n, "k": k, "m": m}, {
         "lhs": lhs, "rhs": rhs, "rhs_form": "kn" if rhs_k_first else "nk", "lhs_rank": len(lead) + 1,
         "precision": node.attr("precision"), "dtypes": tuple(p.dtype for p in params),
-    })
+    }, rest)
 
 
 def _core(graph: Graph, dot: int) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -17,19 +15,17 @@ from maxkernel_nb.authors.recipes.base import (
     Bound,
     Match,
     Recipe,
-    algebra_of,
     algebra_text,
     bound_text,
     check_axes,
     check_vmem,
-    in_every_case,
     itemsize,
     pad_up,
 )
+from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
-from maxkernel_nb.authors.recipes.expressions import Expression, combine, describe
+from maxkernel_nb.authors.recipes.expressions import Expression, describe
 from maxkernel_nb.authors.recipes.graph import Graph
-from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import base_of, flat, sample_points, unflatten, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -91,13 +87,8 @@ class MatmulRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
-        found = in_every_case(traces, task, lambda graph, first: _recognise_case(graph), attrgetter("shape_free"))
-        first = found[0]
-        expression = combine(first.result, [f.reader for f in found], [f.dims for f in found])
-        return MatmulMatch(
-            signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), epilogue=expression,
-            **first.dims, **first.shape_free,  # type: ignore[arg-type]
-        )
+        _, expression, fields = read_cases(traces, task, _recognise_case)
+        return MatmulMatch(epilogue=expression, **fields)
 
     def space(self, match: MatmulMatch) -> TuningSpace:
         axes = _axes(match)
@@ -275,15 +266,7 @@ def _nearest(values: tuple[int, ...], wanted: int) -> int:
 # Recognition
 
 
-@dataclass
-class _Found:
-    reader: BlockReader
-    result: str
-    dims: dict[str, int]
-    shape_free: dict[str, Any]
-
-
-def _recognise_case(graph: Graph) -> _Found:
+def _recognise_case(graph: Graph) -> BlockCase:
     dots = graph.live("dot")
     if len(dots) != 1:
         raise Declined(f"it has {len(dots)} matrix products, this recipe serves exactly one")
@@ -302,7 +285,7 @@ def _recognise_case(graph: Graph) -> _Found:
             raise first from None
 
 
-def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
+def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
     node = graph[dot]
     free = [
         tuple(s for axis, s in enumerate(graph[i].shape) if axis not in node.attr("contract")[side])
@@ -326,7 +309,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> _Found:
     kind, result = reader.read_output(output, out_shape)
     dims = {"n": n, "k": k, "m": m}
     params = [graph[p] for p in sorted(_params(graph), key=lambda p: graph[p].attr("index"))]
-    return _Found(reader, result, dims, {
+    return BlockCase(reader, result, dims, {
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
         "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
         "output_form": output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
 from maxkernel_nb.authors.base import TuningSpace
@@ -15,19 +13,17 @@ from maxkernel_nb.authors.recipes.base import (
     Bound,
     Match,
     Recipe,
-    algebra_of,
     algebra_text,
     bound_text,
     check_axes,
     check_vmem,
-    in_every_case,
     itemsize,
     pad_up,
 )
+from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
-from maxkernel_nb.authors.recipes.expressions import Expression, combine
+from maxkernel_nb.authors.recipes.expressions import Expression
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Graph
-from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import sample_points, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -64,13 +60,8 @@ class RowwiseRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> RowwiseMatch:
-        found = in_every_case(traces, task, lambda graph, first: _recognise_case(graph), attrgetter("shape_free"))
-        first = found[0]
-        body = combine(first.result, [f.reader for f in found], [f.dims for f in found])
-        return RowwiseMatch(
-            signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), body=body,
-            **first.dims, **first.shape_free,  # type: ignore[arg-type]
-        )
+        _, expression, fields = read_cases(traces, task, _recognise_case)
+        return RowwiseMatch(body=expression, **fields)
 
     def space(self, match: RowwiseMatch) -> TuningSpace:
         values = [v for v in (16, 32, 64, 128, 256, 512, 1024, 2048) if v < 2 * pad_up(match.m, 16)] or [16]
@@ -134,15 +125,7 @@ class RowwiseRecipe(Recipe):
 # Recognition
 
 
-@dataclass
-class _Found:
-    reader: BlockReader
-    result: str
-    dims: dict[str, int]
-    shape_free: dict[str, Any]
-
-
-def _recognise_case(graph: Graph) -> _Found:
+def _recognise_case(graph: Graph) -> BlockCase:
     if products := graph.live("dot"):
         raise Declined(f"it has {len(products)} matrix products, this recipe serves none")
     if len(graph.outputs) != 1:
@@ -162,7 +145,7 @@ def _recognise_case(graph: Graph) -> _Found:
         raise Declined("no input is read whole, row by row")
     shaped_by = next((i for i in read if params[i].shape == (*lead, *tail)), read[0])
     rank = len(params[shaped_by].shape)
-    return _Found(reader, result, {"n": n, "m": m}, {
+    return BlockCase(reader, result, {"n": n, "m": m}, {
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "out_kind": kind,
         "output_form": output_form(kind, shape, lead, tail), "shaped_by": shaped_by, "rank": rank,
         "tail_rank": len(tail),
