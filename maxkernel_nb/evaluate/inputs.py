@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import zlib
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import numpy as np
 
+from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import ArgSpec, Case
 from maxkernel_nb.tasks.draws import fitted
@@ -37,6 +40,21 @@ def _edge(array: np.ndarray, variant: Variant) -> np.ndarray:
         return array
     factor = {Variant.ZEROS: 0.0, Variant.LARGE: LARGE}[variant]
     return (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+@contextlib.contextmanager
+def unchanged(arrays: Sequence[np.ndarray]) -> Iterator[None]:
+    """Around a run. Raises ``JobRefused`` when the run wrote into the arrays it was given."""
+    before = [_sum(a) for a in arrays]
+    yield
+    for number, (was, array) in enumerate(zip(before, arrays, strict=True)):
+        if was != _sum(array):
+            told = f"Running it changes argument {number}, which the caller keeps; a kernel may write only its results."
+            raise JobRefused("inputs-changed", told)
+
+
+def _sum(array: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def cotangents(results: Sequence[tuple[tuple[int, ...], str]], case: str, seed: int) -> list[np.ndarray]:

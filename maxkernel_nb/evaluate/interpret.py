@@ -15,6 +15,7 @@ import numpy as np
 from maxkernel_nb import compat
 from maxkernel_nb.evaluate.capture import Captured, sentence
 from maxkernel_nb.evaluate.executor import JobRefused
+from maxkernel_nb.evaluate.inputs import unchanged
 from maxkernel_nb.tpu.diagnosis import diagnose
 
 _CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
@@ -48,7 +49,11 @@ class Interpreter:
         import jax
 
         try:
-            outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
+            with unchanged(arguments):
+                outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
+        except JobRefused:
+            forget()
+            raise
         except MemoryError as error:
             forget()
             raise JobRefused("memory", "The kernel needs more memory than a worker may use.") from error

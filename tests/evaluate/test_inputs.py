@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from maxkernel_nb.evaluate.inputs import Variant, draw
+from maxkernel_nb.evaluate.executor import JobRefused
+from maxkernel_nb.evaluate.inputs import Variant, draw, unchanged
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, Draw
 
 
@@ -46,3 +47,12 @@ def test_edge_variants_change_drawn_floats_only(variant, factor):
     assert np.array_equal(edge[0].astype(float), plain[0].astype(float) * factor)
     for number in (2, 3, 4, 5):
         assert np.array_equal(edge[number], plain[number])
+
+
+@pytest.mark.parametrize("number", range(len(MIXED.args)))
+def test_a_run_that_writes_into_its_inputs_is_found(number):
+    arrays = draw(MIXED, 0)
+    with unchanged(arrays):
+        _ = arrays[number] * 2
+    with pytest.raises(JobRefused, match=f"changes argument {number}"), unchanged(arrays):
+        arrays[number][-1, -1] = ~arrays[number][-1, -1] if arrays[number].dtype == bool else 1.0 + number

@@ -1,8 +1,10 @@
 """Kernels judged end to end: honest ones pass, each wrong one is refused by the gate meant for it, in a sentence."""
 
+import jax.numpy as jnp
 import pytest
 
 from maxkernel_nb.task import Assessment, Candidate, GateName, Outcome, Tolerance, Verdict
+from maxkernel_nb.tasks.build import build_task
 
 ALL = tuple(g for g in GateName if g is not GateName.CHIP)
 
@@ -94,6 +96,26 @@ def test_memory_and_order_faults_fail_the_check(bench, fault):
     assert source != bench.kernels.DMA
     last = bench.judge(bench.double, source).verdicts[-1]
     assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL), last
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int8", "uint8", "bool"])
+def test_a_result_that_is_not_written_is_not_what_lay_there_before(bench, dtype):
+    """Result memory is poisoned in every dtype: the reference gives zeros, which fresh memory often holds."""
+
+    def nothing(x):
+        return jnp.zeros(x.shape, dtype)
+
+    task = build_task(nothing, shapes="x: f32[64,128]", store=bench.store).task.model_copy(update={"seeds": (0,)})
+    source = (
+        "import jax\nimport jax.numpy as jnp\nfrom jax.experimental import pallas as pl\n"
+        "def _body(x_ref, o_ref):\n"
+        "    @pl.when(x_ref[0, 0] > 1e30)\n    def _():\n        o_ref[...] = jnp.zeros_like(o_ref)\n"
+        f"def kernel(x):\n    return pl.pallas_call(_body, out_shape=jax.ShapeDtypeStruct(x.shape, '{dtype}'))(x)\n"
+    )
+    last = bench.judge(task, source).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.CHECK, Outcome.FAIL), last
+    right = source.replace("    @pl.when(x_ref[0, 0] > 1e30)\n    def _():\n        o_ref", "    o_ref")
+    assert bench.judge(task, right).correct
 
 
 def test_a_kernel_is_not_blamed_for_the_error_of_the_one_before(bench):
