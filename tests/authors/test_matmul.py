@@ -134,6 +134,20 @@ def test_inputs_narrowed_before_the_product_are_multiplied_as_bfloat16(bench):
     assert match.dots_dtype == BF16
 
 
+def scaled_whole_numbers(x, w, s):
+    return jax.nn.relu(jax.lax.dot(x, w, preferred_element_type=jnp.int32).astype(jnp.float32) * s).astype(jnp.bfloat16)
+
+
+@pytest.mark.parametrize("depth", [{}, {"BLOCK_K": 256}], ids=str)
+def test_int8_is_added_up_in_int32_and_scaled_in_the_kernel(bench, depth):
+    def shapes(m, n, k):
+        return {"x": ((m, k), "int8"), "w": ((k, n), "int8"), "s": ((n,), F32)}
+
+    match = bench.recognise("matmul", scaled_whole_numbers, shapes(2048, 1024, 1024), shapes(96, 256, 256))
+    assert match.dots_dtype == "int8"
+    bench.assert_agrees(scaled_whole_numbers, bench.kernel("matmul", match, **depth), shapes(40, 256, 512))
+
+
 @pytest.mark.parametrize(("function", "reason"), [
     (lambda x, w: (x @ w) @ w, "2 matrix products"),
     (lambda x, w: x + w, "0 matrix products"),

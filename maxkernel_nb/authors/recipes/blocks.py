@@ -88,6 +88,11 @@ class BlockReader(Reader):
         node = self.graph[number]
         if number == self.dot:
             return "acc"
+        if node.op == "cast" and "float" in node.dtype and self.dot is not None:
+            base, at = base_of(self.graph, node.inputs[0], indices)
+            if base == self.dot:  # the block has a product of whole numbers as floats
+                self.place(base, at)
+                return "acc"
         if node.op != "param":
             return None
         if not compat.is_float(node.dtype) or node.dtype not in FLOATS:

@@ -31,6 +31,7 @@ from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
+WHOLE = "int8"  # multiplied at twice the rate of bfloat16 and added up in int32
 _STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
@@ -83,7 +84,7 @@ class MatmulRecipe(Recipe):
     limits = (
         "one product without batch dimensions, of two inputs as they are (nothing computed on them first)",
         "a row that is reduced and used again has to fit the VMEM; a reduction at the very end does not need that",
-        "float32 and bfloat16 inputs",
+        "float32 and bfloat16 inputs, or two of int8 whose int32 product is made a float at once",
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
@@ -125,7 +126,8 @@ class MatmulRecipe(Recipe):
         read = m * k * itemsize(match.dtypes[match.lhs]) + k * n * itemsize(match.dtypes[match.rhs])
         read += sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         written = sizes[match.out_kind] * itemsize(match.out_dtype)
-        return Bound(flops=2.0 * m * n * k, hbm_bytes=float(read + written))
+        rate = 2.0 if match.dots_dtype == WHOLE else 1.0
+        return Bound(flops=2.0 * m * n * k / rate, hbm_bytes=float(read + written))
 
     def bound_with(self, match: MatmulMatch, params: dict[str, int]) -> Bound:
         """Each operand is fetched once per block of the other, less what is kept where the blocks turn round."""
@@ -299,6 +301,9 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
     for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
         forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
     (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
+    whole = [_param_dtype(graph, i) == WHOLE for i in (lhs, rhs)]
+    if any(whole) and not (all(whole) and node.dtype == "int32" and "float" in graph.output_dtypes[0]):
+        raise Declined("an int8 input is served only where both are int8, multiplied into int32 and then made floats")
     reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
     output = graph.outputs[0]
     out_shape = graph[output].shape
@@ -336,8 +341,8 @@ def operand(
     node = graph[base]
     if node.op != "param":
         raise Declined(f"an operand of the product is {describe(graph, base)}, not an input")
-    if node.dtype not in FLOATS:
-        raise Declined(f"an operand of the product is {node.dtype}, this recipe takes float32 and bfloat16")
+    if node.dtype not in (*FLOATS, WHOLE):
+        raise Declined(f"an operand of the product is {node.dtype}, this recipe takes float32, bfloat16 and int8")
     if len(node.shape) != len(sizes) + 1:
         raise Declined(f"an operand of the product is a reshaped input of shape {list(node.shape)}")
     if (at[-1] == depth).all() and (flat(at[:-1], node.shape[:-1]) == across).all():

@@ -213,9 +213,17 @@ class _Module:
         exact = match.precision and match.dots_dtype == "float32"
         extra = f", precision=jax.lax.Precision.{match.precision}" if exact else ""
         if match.rhs_form == "kn":
-            return f"jnp.dot({x}, {w}, preferred_element_type=jnp.float32{extra})"
+            return f"jnp.dot({x}, {w}, preferred_element_type=jnp.{self.sums}{extra})"
         dims = "(((1,), (1,)), ((), ()))"
-        return f"jax.lax.dot_general({x}, {w}, {dims}, preferred_element_type=jnp.float32{extra})"
+        return f"jax.lax.dot_general({x}, {w}, {dims}, preferred_element_type=jnp.{self.sums}{extra})"
+
+    @property
+    def sums(self) -> str:
+        """The type products are added up in."""
+        return "int32" if self.match.dots_dtype == "int8" else "float32"
+
+    def as_float(self, text: str) -> str:
+        return f"{text}.astype(jnp.float32)" if self.sums == "int32" else text
 
     def kernel(self) -> str:
         match = self.match
@@ -230,7 +238,7 @@ class _Module:
         return head + "\n" + indent(start + self.whole_k_body() if self.whole_k else start + self.stepped_body())
 
     def whole_k_body(self) -> list[str]:
-        return [f"product = {self.dot()}", *self.epilogue("product")]
+        return [f"product = {self.as_float(self.dot())}", *self.epilogue("product")]
 
     def stepped_body(self) -> list[str]:
         match = self.match
@@ -258,8 +266,8 @@ class _Module:
 
     def finish(self) -> list[str]:
         if self.match.epilogue.uses("acc") == 1 and not self.match.epilogue.steps:
-            return self.epilogue("acc_ref[...]")
-        return ["product = acc_ref[...]", *self.epilogue("product")]
+            return self.epilogue(self.as_float("acc_ref[...]"))
+        return [f"product = {self.as_float('acc_ref[...]')}", *self.epilogue("product")]
 
     # the entry function
 
@@ -382,7 +390,7 @@ class _Module:
             "in_specs=[", *(f"    {s}," for s in in_specs), "],",
             f"out_specs={spec[match.out_kind]},",
         ]
-        scratch = [] if self.whole_k else ["pltpu.VMEM((block_m, block_n), jnp.float32)"]
+        scratch = [] if self.whole_k else [f"pltpu.VMEM((block_m, block_n), jnp.{self.sums})"]
         scratch += ["pltpu.VMEM((block_m, 1), jnp.float32)"] if self.folds else []
         if scratch:
             lines.append(f"scratch_shapes=[{', '.join(scratch)}],")
