@@ -2,7 +2,8 @@
 
 Every candidate is written by the embedded author and judged by the gates screen, trace, compile and model (no values
 are checked: the landscape is one of times). Nothing is repeated: a line a candidate in FOLDER/TASK.jsonl, and the
-judge's own records in FOLDER. `--store` writes tests/search/data/TASK.json.gz from the lines.
+judge's own records in FOLDER. `--store` writes tests/search/data/TASK.json.gz from the lines, `--estimate` adds to it
+what the author estimates of each point before anything is compiled.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import itertools
 import json
 import random
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -128,6 +130,22 @@ async def judged(evaluator, task, candidate):
     return line
 
 
+async def estimate(name):
+    """Puts the author's cheap estimate beside every recorded point; nothing is compiled."""
+    fn, shapes, _ = TASKS[name]
+    path = DATA / f"{name}.json.gz"
+    head = json.loads(gzip.decompress(path.read_bytes()))
+    with tempfile.TemporaryDirectory() as folder:
+        built = build_task(fn, shapes=shapes, chip=CHIP, store=ObjectStore(Path(folder)))
+        author, view = RecipeAuthor(), TaskView(task=built.task, trace=built.trace)
+        plan = await author.plan(view)
+        about = author.estimator(view, plan, await author.implement(view, plan))
+    for known in head["candidates"]:
+        known["estimate_ms"] = about(known["params"])
+    path.write_bytes(gzip.compress(json.dumps(head, separators=(",", ":")).encode(), mtime=0))
+    sys.stdout.write(f"{name}: {len(head['candidates'])} estimates\n")
+
+
 def store(name, folder):
     head = json.loads((folder / f"{name}.head.json").read_text())
     head["candidates"] = [json.loads(line) for line in _lines(folder / f"{name}.jsonl")]
@@ -150,7 +168,11 @@ if __name__ == "__main__":
     parser.add_argument("--most", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--store", action="store_true", help="write the small file for the tests")
+    parser.add_argument("--estimate", action="store_true", help="add the author's estimates to the small file")
     chosen = parser.parse_args()
+    if chosen.estimate:
+        asyncio.run(estimate(chosen.task))
+        sys.exit(0)
     chosen.folder.mkdir(parents=True, exist_ok=True)
     if chosen.store:
         store(chosen.task, chosen.folder)

@@ -53,7 +53,7 @@ class RecordedWorld:
 
     def preview(self, family, params):
         known = self.landscape.points.get(key(params))
-        return Preview(known["id"], known["bound_ms"]) if known else None
+        return Preview(known["id"], known["bound_ms"], known.get("estimate_ms")) if known else None
 
 
 def search(strategy, landscape, most, width=1, enough=0.0):

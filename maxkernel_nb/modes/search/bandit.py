@@ -16,7 +16,7 @@ from maxkernel_nb.modes.search.ideas import Lessons, difference, ladder, neighbo
 from maxkernel_nb.modes.search.strategy import Base
 
 _WAYS = ("near", "far", "merge")
-_ENOUGH = 3  # timed kernels of a family before its cost model is asked
+_ENOUGH = 3  # timed kernels of a family before its cost model is asked; one where the author estimates times itself
 _EXPLORE = 0.5
 _REPEATED = 0.3  # what the gain of a likely repetition counts
 _POOL = 1500  # points of a family that are looked at, at most
@@ -54,13 +54,13 @@ class Bandit(Base):
         if family is None or not family.axes or (rewrite and self._due_for_rewrite(graph)):
             return rewrite or super().child(graph, parents)
         timed = [n for n in graph.nodes.values() if n.family == family.key and n.timed]
-        if len(timed) < _ENOUGH:
+        if len(timed) < (_ENOUGH if self._priors(family, node.params)[-1] is None else 1):
             return super().child(graph, parents)
         return self._modelled(graph, family, node, timed) or rewrite or super().child(graph, parents)
 
     def _modelled(self, graph: Graph, family: Family, node: Node, timed: list[Node]) -> Draw | None:
         model = CostModel(tuple(family.axes))
-        model.fit([(n.params, n.bound_ms, n.ms) for n in timed if n.ms is not None])
+        model.fit([(n.params, self._priors(family, n.params), n.ms) for n in timed if n.ms is not None])
         best = min(n.ms for n in timed if n.ms is not None)
         makers: dict[str, Callable[[], list[dict[str, int]]]] = {
             "near": lambda: [dict(m.params) for m in neighbours(family, node.params)],
@@ -80,13 +80,17 @@ class Bandit(Base):
             return Draw(EdgeKind.RETUNE, family.key, (node.id,), params, key, node.lineage)
         return None
 
+    def _priors(self, family: Family, params: Mapping[str, int]) -> tuple[float | None, ...]:
+        seen = self.world.preview(family.key, params)
+        return seen.priors if seen is not None else (None, None)
+
     def _best_of(self, graph: Graph, family: Family, model: CostModel, best: float,
                  points: Sequence[Mapping[str, int]]) -> tuple[dict[str, int], str] | None:
-        looked: list[tuple[dict[str, int], float | None, str]] = []
+        looked: list[tuple[dict[str, int], tuple[float | None, ...], str]] = []
         for params in points:
             seen = self.preview(graph, family, params)
             if seen is not None:
-                looked.append((dict(params), seen.bound_ms, seen.candidate))
+                looked.append((dict(params), seen.priors, seen.candidate))
         if not looked:
             return None
         gains = model.improvement([p for p, _, _ in looked], [b for _, b, _ in looked], best)

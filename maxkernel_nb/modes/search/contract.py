@@ -39,10 +39,17 @@ class Family:
 
 @dataclass(frozen=True)
 class Preview:
-    """A point before anything is spent on it. ``bound_ms``: no kernel of these constants is faster (None: unknown)."""
+    """A point before anything is spent on it. ``bound_ms``: no kernel of these constants is faster; ``estimate_ms``:
+    about what it takes, good for ranking only (None: unknown)."""
 
     candidate: str
     bound_ms: float | None = None
+    estimate_ms: float | None = None
+
+    @property
+    def priors(self) -> tuple[float | None, ...]:
+        """What a cost model may lean on."""
+        return self.bound_ms, self.estimate_ms
 
 
 class World(Protocol):
