@@ -90,9 +90,10 @@ class PagedRecipe(Recipe):
     def space(self, match: PagedMatch) -> TuningSpace:
         axes = _axes(match)
         limit = chip_named(match.chip).vmem_bytes - VMEM_MARGIN
-        points = [{"PAGES": p, "BLOCK_Q": q, "BLOCK_K": k} for p, q, k in (
-            (16, 512, 1024), (8, 512, 1024), (16, 512, 512), (32, 512, 2048), (8, 256, 512), (4, 128, 256),
-            (1, 128, 128),
+        names = ("PAGES", "BLOCK_Q", "BLOCK_K", "ROWS")
+        points = [dict(zip(names, values, strict=True)) for values in (
+            (16, 512, 1024, 256), (8, 512, 1024, 256), (16, 512, 2048, 256), (32, 512, 1024, 128), (8, 256, 512, 128),
+            (4, 128, 256, 128), (1, 128, 128, 128),
         )]
         seeds: list[dict[str, int]] = []
         for point in points:
@@ -106,7 +107,7 @@ class PagedRecipe(Recipe):
 
     def check(self, match: PagedMatch, params: dict[str, int]) -> None:
         check_axes(params, TuningSpace(axes=_axes(match)))
-        for name in set(params) & {"BLOCK_Q", "BLOCK_K"}:
+        for name in sorted(set(params) & {"BLOCK_Q", "BLOCK_K", "ROWS"}):
             if params[name] < 128 or params[name] % 128:
                 raise Declined(f"{name}={params[name]} is not a multiple of 128, the width of the TPU's registers")
         if "PAGES" in params:
@@ -196,5 +197,6 @@ def _axes(match: PagedMatch) -> dict[str, tuple[int, ...]]:
         axes["PAGES"] = tuple(p for p in (1, 2, 4, 8, 16, 32) if p <= max(match.pages, 1) and p * rows >= 128) or (32,)
     if match.prefill_count:
         axes["BLOCK_Q"] = tuple(v for v in (128, 256, 512, 1024) if v <= pad_up(match.prefill_width, 128))
+        axes["ROWS"] = tuple(v for v in (128, 256, 512) if v <= axes["BLOCK_Q"][-1])
         axes["BLOCK_K"] = tuple(v for v in (128, 256, 512, 1024, 2048) if v <= pad_up(match.pages * match.page, 128))
     return axes

@@ -25,7 +25,7 @@ def render(match: PagedMatch, params: dict[str, int], bound: str, vmem_limit: in
         head.append(
             "Prefilling: the keys and values of these sequences are gathered once, one head after the other; BLOCK_Q "
             "rows (queries of a group of heads) meet BLOCK_K keys at a time with an online softmax, up to the last key "
-            "that any of them may see."
+            "that any of them may see, ROWS rows at a time."
         )
     head.append(f"Bound for {match.slots} sequences of up to {match.pages * match.page} keys: {bound}.")
     constants = [f"{name} = {value}" for name, value in params.items()]
@@ -196,13 +196,19 @@ def _prefill_kernel(first_ref, last_ref, q_ref, k_ref, v_ref, out_ref, top_ref, 
     def step(j, _):
         @pl.when(j * block_k <= jnp.minimum(first + rows - 1, last_ref[sequence]))
         def _work():
-            at = pl.ds(pl.multiple_of(j * block_k, block_k), block_k)
-            dims = (((1,), (1,)), ((), ()))
-            scores = jax.lax.dot_general(q_ref[...], k_ref[at, :], dims, preferred_element_type=jnp.float32) * factor
-            query = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0)
-            key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
-            scores = jnp.where(key - query <= first - j * block_k, scores, -jnp.inf)
-            _absorb(scores, v_ref[at, :], top_ref, norm_ref, total_ref)
+            at, dims = pl.ds(pl.multiple_of(j * block_k, block_k), block_k), (((1,), (1,)), ((), ()))
+            # in parts, so that the matrix unit works on one part while the vector unit does another's softmax
+            part = rows if rows % ROWS else ROWS
+            raw = [
+                jax.lax.dot_general(q_ref[pl.ds(i, part), :], k_ref[at, :], dims, preferred_element_type=jnp.float32)
+                for i in range(0, rows, part)
+            ]
+            for number, scores in enumerate(raw):
+                mine = pl.ds(number * part, part)
+                query = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0) + number * part
+                key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1)
+                scores = jnp.where(key - query <= first - j * block_k, scores * factor, -jnp.inf)
+                _absorb(scores, v_ref[at, :], top_ref.at[mine], norm_ref.at[mine], total_ref.at[mine])
 
         return 0
 
