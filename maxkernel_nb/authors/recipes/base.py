@@ -2,7 +2,8 @@
 
 In order, the author calls ``recognise`` once with the reference's jaxpr in every case, keeps the match in the plan
 (``Plan.spec``), and from then on works from the match alone: ``plan``, ``space``, ``check``, ``render``. A recipe must
-raise ``Declined`` with a reason where it cannot serve, never guess. It only reads and writes text: nothing is run.
+raise ``Declined`` with a reason where it cannot serve, never guess. It only reads and writes text: nothing is run
+(but for a recipe that tries the smallest case's traced function on drawn values, where no jaxpr tells: ``paged``).
 """
 
 from __future__ import annotations
