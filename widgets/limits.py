@@ -98,7 +98,9 @@ class _Cutter:
     def node(self, data: dict[str, Any]) -> dict[str, Any]:
         if data["checks"]:
             self._newest(data["checks"], "rows", lambda row: row["outcome"] == "fail")
-        data["source"] = self._lines(data["source"], "source")
+        whole = data["source"]
+        data["source"] = self._lines(whole, "source")
+        data["complete"] = data["source"] == whole
         for diff in data["diffs"]:
             self._hunks(diff)
         return self._texts(data)

@@ -45,6 +45,7 @@ class RunLike(Protocol):
     def unpause(self) -> Any: ...
     def undo(self) -> Any: ...
     def mark(self, node: str, mark: str, via: str = "") -> Any: ...
+    def add_kernel(self, source: str, parent: str, via: str = "") -> str: ...
     def take_back(self) -> Any: ...
     def ask(self, question: str) -> Any: ...
     def answer(
@@ -141,8 +142,23 @@ class RunPanel(anywidget.AnyWidget):
                 mark = {Intent.PIN: "pinned", Intent.PRUNE: "pruned"}.get(message.intent, "")
                 run.mark(message.node, mark, via="button")
                 self._show_node(message.node)
+            case Intent.EDIT:
+                self._add_kernel(message.comment, message.node)
             case Intent.COMPARE:
                 self._show_comparison(message.node, message.other)
+
+    def _add_kernel(self, source: str, node: str) -> None:
+        run, state = self._run, self._run.state
+        if node_view(state, node) is None:
+            raise UsageError(f"Run {run.id} has no node {node!r} any more; look at another one.")
+        if state.ended:
+            raise UsageError(
+                f"Run {run.id} has ended, so your kernel was not taken; save it and go on with "
+                f"%maxkernel continue {run.id} --from {node} --file FILE."
+            )
+        if source == state.candidates[node].candidate.source:
+            raise UsageError("Your kernel is the node's own text; change it first, then have it judged.")
+        run.add_kernel(source, node, via="button")
 
     def _show_comparison(self, left: str, right: str) -> None:
         found = comparison(self._run.state, left, right)

@@ -31,6 +31,7 @@ class Intent(StrEnum):
     PIN = "pin"
     PRUNE = "prune"
     UNMARK = "unmark"
+    EDIT = "edit"  # ``comment``: a person's own version of ``node``, judged next as its child
     COMPARE = "compare"  # ``node`` and ``other``, two candidates: answered by a ``ComparisonView``
 
 

@@ -309,7 +309,7 @@ class GraphView(Value):
 
 
 class NodeView(Value):
-    """One node in full, sent when it is asked for."""
+    """One node in full, sent when it is asked for. ``complete``: its source is; only then can it be edited."""
 
     kind: Literal["node"] = "node"
     id: str
@@ -319,6 +319,7 @@ class NodeView(Value):
     checks: ChecksView | None = None
     profile: SideView | None = None
     source: str = ""
+    complete: bool = True
     mark: str = ""
     commands: tuple[Fact, ...] = ()
 

@@ -7,6 +7,8 @@ import type { CurvePoint, GraphNode, GraphView, Intent, NodeView } from "./wire"
 export interface GraphActions {
   look(node: string): void;
   mark(intent: Intent, node: string): void;
+  own: HTMLTextAreaElement; // the person's version of the node that is shown
+  judge(node: string): void;
   shown: NodeView | null;
   picked: string;
   layout: Layout;
@@ -135,6 +137,9 @@ function detail(act: GraphActions): Child {
       node.mark ? button("unmark", node.mark === "pinned" ? "Unpin" : "Take the pruning back")
         : [button("pin", "Pin: build on it"), button("prune", "Prune: no more children")]),
     facts([...node.facts, ...node.commands]),
+    node.complete && node.source && h("details", { "data-key": "node-edit" }, h("summary", {}, "Write your own version"), act.own,
+      h("button", { type: "button", class: "mkn-button mkn-small", "data-key": `edit-${node.id}`, click: () => act.judge(node.id) },
+        "Judge my version next")),
     node.checks && h("details", { "data-key": "node-checks" }, h("summary", {}, "Verdicts"), checks(node.checks)),
     node.profile && h("details", { "data-key": "node-profile" }, h("summary", {}, `Profile: ${node.profile.time}, bound by ${node.profile.bound || "?"}`),
       facts(node.profile.facts), table("Longest ops", ["Longest ops", "Modelled", "Bound by"], node.profile.ops.map((op) => [op.name, op.time, op.bound]))),

@@ -17,7 +17,7 @@ const BUSY_AFTER_MS = 2000;
 const DOING: Record<Intent, string> = {
   accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing", answer: "Answering",
   takeback: "Taking back", ask: "Asking",
-  look: "Looking", pin: "Pinning", prune: "Pruning", unmark: "Taking the mark back", compare: "Comparing",
+  look: "Looking", pin: "Pinning", prune: "Pruning", unmark: "Taking the mark back", edit: "Having your kernel judged", compare: "Comparing",
 };
 
 export class Intents {

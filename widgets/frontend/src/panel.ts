@@ -47,6 +47,9 @@ class Panel {
   private readonly editor = h("textarea", {
     class: "mkn-editor", rows: 8, spellcheck: "false", "aria-label": "Edit before you answer",
   }) as HTMLTextAreaElement;
+  private readonly own = h("textarea", {
+    class: "mkn-editor", rows: 14, spellcheck: "false", "aria-label": "Your own version of this kernel",
+  }) as HTMLTextAreaElement;
   private asked = "";
   private readonly buttons = h("div", { class: "mkn-buttons" });
   private readonly status = h("p", { class: "mkn-said", role: "status", "aria-live": "polite" });
@@ -75,7 +78,10 @@ class Panel {
 
   private received = (content: unknown): void => {
     const shown = content as NodeView | ComparisonView | null;
-    if (shown?.kind === NODE && shown.id === this.wanted) this.node = shown;
+    if (shown?.kind === NODE && shown.id === this.wanted) {
+      if (shown.id !== this.node?.id) this.own.value = shown.source; // a mark sends the node again: what was typed stays
+      this.node = shown;
+    }
     else if (shown?.kind === COMPARISON && shown.left === this.compared[0] && shown.right === this.compared[1]) this.comparison = shown;
     else return this.intents.receive(content);
     this.draw();
@@ -85,6 +91,8 @@ class Panel {
     this.wanted = node;
     this.intents.send("look", { node });
   };
+
+  private judge = (node: string): void => this.intents.send("edit", { node, comment: this.own.value });
 
   private mark = (intent: Intent, node: string): void => {
     this.wanted = node;
@@ -410,7 +418,7 @@ class Panel {
       case "checks": return doc.checks ? section.checks(doc.checks, this.full.has("checks"), this.more("checks")) : [];
       case "profile": return doc.profile ? profile(doc.profile) : [];
       case "plan": return doc.plan ? section.plan(doc.plan) : [];
-      case "graph": return doc.graph ? graph(doc.graph, { look: this.look, mark: this.mark, shown: this.node, picked: this.wanted, ...this.laidOut() }) : [];
+      case "graph": return doc.graph ? graph(doc.graph, { look: this.look, mark: this.mark, own: this.own, judge: this.judge, shown: this.node, picked: this.wanted, ...this.laidOut() }) : [];
       case "candidates": return candidates(doc.candidates, {
         sort: this.sort, down: this.down, chosen: this.compared, shown: this.comparison, all: this.full.has("candidates"),
         order: this.order, choose: this.pair, more: this.more("candidates"), ...this.laidOut(),

@@ -5,7 +5,7 @@ export const ACK = "ack";
 export const NODE = "node";
 export const COMPARISON = "comparison";
 
-export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask" | "look" | "pin" | "prune" | "unmark" | "compare";
+export type Intent = "accept" | "reject" | "stop" | "pause" | "unpause" | "undo" | "answer" | "takeback" | "ask" | "look" | "pin" | "prune" | "unmark" | "edit" | "compare";
 
 export interface Fact {
   label: string;
@@ -273,6 +273,7 @@ export interface NodeView {
   checks: ChecksView | null;
   profile: SideView | null;
   source: string;
+  complete: boolean;
   mark: string;
   commands: Fact[];
 }
