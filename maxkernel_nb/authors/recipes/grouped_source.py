@@ -76,12 +76,13 @@ def kernel(name: str, weights: Sequence[str], body: Sequence[str], result: str, 
 
 
 IMPORTS = (
-    "import functools\n\nimport jax\nimport jax.numpy as jnp\n{lax}"
+    "{functools}import jax\nimport jax.numpy as jnp\n{lax}"
     "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
 )
 
 
 def module(header: str, constants: Sequence[str], parts: Sequence[str], lax: bool) -> str:
-    imports = IMPORTS.format(lax="from jax import lax\n" if lax else "")
+    functools = "import functools\n\n" if any("functools." in part for part in parts) else ""
+    imports = IMPORTS.format(lax="from jax import lax\n" if lax else "", functools=functools)
     head = "\n\n".join((header, imports, "\n".join(constants)))
     return head + "\n\n\n" + "\n\n\n".join(p.strip("\n") for p in parts) + "\n"

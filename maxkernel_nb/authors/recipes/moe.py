@@ -99,6 +99,9 @@ class MoeRecipe(Recipe):
             "BLOCK_WIDTH": _columns(match.width), "BLOCK_OUT": _columns(match.out_width),
         }
         limit = chip_named(match.chip).vmem_bytes - VMEM_MARGIN
+        if not axes["BLOCK_WIDTH"] or not axes["BLOCK_OUT"]:
+            sizes = f"[{match.depth}, {match.width}, {match.out_width}]"
+            raise Declined(f"no block of 128 columns divides experts of {sizes}")
         points = [{"BLOCK_M": m, "BLOCK_WIDTH": w, "BLOCK_OUT": o}
                   for m in axes["BLOCK_M"] for w in axes["BLOCK_WIDTH"] for o in axes["BLOCK_OUT"]]
         fitting = [p for p in points if self.vmem_bytes(match, p) <= limit]
@@ -154,7 +157,7 @@ class MoeRecipe(Recipe):
         chip, bound = chip_named(match.chip), self.bound(match)
         dense = match.experts / match.picks
         return Plan(
-            strategy="tokens sorted by expert, grouped products over chosen experts only",
+            strategy="tokens laid out by expert, products of chosen experts only",
             summary=(
                 algebra_text(match)
                 + f"{match.tokens} tokens, {match.picks} of {match.experts} experts each. Experts that a token has not "
@@ -164,9 +167,9 @@ class MoeRecipe(Recipe):
             ),
             attacks=bound.attacks(chip),
             tiling=params,
-            grid="(blocks of columns, visits in the order of the sorted rows), twice",
+            grid="(blocks of columns, experts), twice; within a step a pipeline over that expert's blocks of rows",
             memory=f"{params['BLOCK_M']} rows and a block of one expert's columns, whole depth",
-            pipelining="the next visit's rows and weights are fetched during this one",
+            pipelining="the next expert's weights and the next block of rows are fetched during this one",
             recipe=self.name,
             spec=match.to_dict(),
         )
@@ -178,8 +181,9 @@ class MoeRecipe(Recipe):
 
 
 def _columns(size: int) -> tuple[int, ...]:
-    return tuple(sorted({v for v in (256, 512, 1024, 2048) if v < size} | ({pad_up(size, 128)} if size <= 2048 else
-                                                                          set())))
+    """Blocks of columns that divide an expert's, so that none reaches past their end."""
+    whole = {size} if size <= 2048 and size % 128 == 0 else set()
+    return tuple(sorted({v for v in (128, 256, 512, 1024, 2048) if v < size and size % v == 0} | whole))
 
 
 # Recognition
