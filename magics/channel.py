@@ -27,6 +27,7 @@ class House(Protocol):
     def find(self, run_id: str, verb: str) -> Any: ...
     def listed(self) -> tuple[contract.RunInfo, ...]: ...
     def resume(self, run_id: str) -> None: ...
+    def take_back(self, run_id: str) -> None: ...
     def report(self, run_id: str) -> str: ...
     def configure(self, settings: dict[str, str]) -> None: ...
     def welcome(self) -> contract.Welcome: ...
@@ -123,12 +124,11 @@ class Channel:
 
     @_do.register
     def _(self, command: contract.Control) -> contract.Answered | None:
-        if command.action == "resume":
-            self._house.resume(command.run)
+        if command.action in ("resume", "takeback"):
+            (self._house.resume if command.action == "resume" else self._house.take_back)(command.run)
             return None
         run = self._house.find(command.run, command.action)
-        act = {"stop": run.stop, "pause": run.pause, "unpause": run.unpause, "takeback": run.take_back,
-               "undo": run.undo}
+        act = {"stop": run.stop, "pause": run.pause, "unpause": run.unpause, "undo": run.undo}
         act[command.action]()
         return None
 

@@ -198,8 +198,18 @@ class Commands:
                     "state.explanations.")
 
     def do_takeback(self, line: CommandLine) -> Text:
-        run = self._running(line, "take back").take_back()
+        run = self.taken_back(line, self._created)
         return Text(f"Run {run.id} asks you again after its round in flight; %maxkernel wait {run.id} waits for it.")
+
+    def taken_back(self, line: CommandLine, created: Callable[[Any], None]) -> Any:
+        """A hitl run comes back from auto; a run of another mode goes on step by step from what it found."""
+        state = _state(self._find(line))
+        if state.mode == "hitl":
+            return self._running(line, "take back").take_back()
+        run_id, project = self._locate(line)
+        return self._api().take_over(
+            run_id, namespace=self.shell.user_ns, project=project, on_created=created, claude=self._claude(line),
+        )
 
     def _decided(self, run: Any) -> Text:
         _until(run, lambda state: state.ended and state.open_proposal is None and state.outcome != "proposed")
@@ -297,7 +307,7 @@ class Commands:
     def live(self, line: CommandLine) -> Any:
         """The run that the command of ``line`` acts on. Raises ``UsageError`` when it cannot."""
         name = line.command.name
-        return self._running(line, name) if name in ("pause", "unpause", "takeback") else self._live(line)
+        return self._running(line, name) if name in ("pause", "unpause") else self._live(line)
 
     def summaries(self) -> list[Any]:
         return list(self._api().runs(project=self.project))

@@ -97,6 +97,9 @@ class Lab:
     def resume(self, run_id: str) -> None:
         self._commands.resumed(_line("resume", run_id), self.created)
 
+    def take_back(self, run_id: str) -> None:
+        self._commands.taken_back(_line("takeback", run_id), self.created)
+
     def report(self, run_id: str) -> str:
         return self._commands.report_page(_line("report", run_id))
 

@@ -136,7 +136,8 @@ def maxkernel(*, inputs: Any, **options: Any) -> Callable[[Callable[..., Any]], 
 def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict[str, Any] | None = None,
            project: str | Path | None = None, policy: Policy | None = None, budget: Budget | str | None = None,
            author: Author | str | None = None, claude: Mapping[str, Any] | None = None,
-           on_created: Callable[[Run], None] | None = None, again: bool = False, address: str | None = None) -> Run:
+           on_created: Callable[[Run], None] | None = None, again: bool = False, address: str | None = None,
+           by_hand: bool = False) -> Run:
     """Continues a run from its journal without repeating finished steps. ``address``: as for ``start``.
 
     ``fn`` (or the function of that name in ``namespace``) is needed to bind the result, and to plan when the run ended
@@ -168,13 +169,37 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
     run = Run(place, journal, read_events(folder))  # read again: nobody else writes from here on
     binder: Binder = NamespaceBinder(namespace, fn) if namespace is not None else NoBinder(fn)
     run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
-    if (options := _recorded_options(settings, claude)) != run.state.options:
+    options = _recorded_options(settings, claude)
+    if any(run.state.options.get(name) != value for name, value in options.items()):
         run.emit(ev.OptionsChanged(options=options))
+    if by_hand:  # see take_over
+        run.emit(ev.OptionsChanged(options={"taken_over": run.state.best or ""}))
     if doubt:
         run.emit(ev.Noted(level="warning", text=doubt))
-    drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else find_mode(state.mode)
+    drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else find_mode(run.state.mode)
     _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings, drive, on_created)
     return run
+
+
+def take_over(run_id: str, *, namespace: dict[str, Any] | None = None, project: str | Path | None = None,
+              **options: Any) -> Run:
+    """Goes on step by step, asking a person, with what a run of another mode found: same run, journal and spend.
+
+    A live run is stopped first. Other options as for ``resume``. Raises ``UsageError`` for a run that asks already, or
+    whose kernel is accepted.
+    """
+    place = Project(project)
+    alive = get_engine().find(place, run_id)
+    state = alive.state if alive is not None else fold(read_events(_folder(place, run_id)))
+    if state.mode == "hitl":
+        raise UsageError(f"Run {run_id} goes step by step already; %maxkernel resume {run_id} continues it.")
+    if state.outcome is ev.RunOutcome.ACCEPTED:
+        raise UsageError(f"The kernel of run {run_id} is accepted; %maxkernel undo {run_id} first, then take it over.")
+    if alive is not None and not alive.closed:
+        alive.stop("taken over, to go on step by step").wait_end(30)
+        alive.close()
+    options = {"policy": "ask", **{name: value for name, value in options.items() if value is not None}}
+    return resume(run_id, namespace=namespace, project=project, again=True, by_hand=True, **options)
 
 
 def continue_search(run_id: str, node: str, *, source: str | None = None, project: str | Path | None = None,

@@ -181,7 +181,8 @@ COMMANDS = (
             needs_extra=True, options=(_TEXT, _FILE)),
     Command("ask", "ask about the work at any time; the answer appears in the panel, the run goes on", run=True,
             extra='"QUESTION"', needs_extra=True),
-    Command("takeback", "a hitl run handed over to auto asks you again after its round in flight", run=True),
+    Command("takeback", "a hitl run handed over to auto asks you again after its round in flight; a run of another "
+            "mode goes on step by step, asking you, from what it found", run=True),
     Command("undo", "take back the last accepted proposal", run=True),
     Command("stop", "stop a run and keep what it found", run=True),
     Command("pause", "pause a run after the step in flight", run=True),

@@ -52,14 +52,26 @@ export function spend(run: RunInfo): string {
 
 /** What may be done with a run, by the state it is in. One that another process works on is left to that. */
 export function actionsOf(run: RunInfo): Action[] {
+  const handedOver = run.mode === 'hitl' ? run.control === 'auto' && run.live : run.outcome !== 'accepted';
+  const byHand: Action[] = handedOver ? ['takeback'] : [];
   if (run.live && !run.ended) {
-    const pause = run.status === 'paused' ? 'unpause' : 'pause';
-    return ['stop', pause, ...(run.control === 'auto' ? ['takeback' as const] : [])];
+    return ['stop', run.status === 'paused' ? 'unpause' : 'pause', ...byHand];
   }
-  const elsewhere = !run.live && / in process \d+$/.test(run.status);
+  if (!run.live && / in process \d+$/.test(run.status)) {
+    return [];
+  }
   const goesOn = !run.ended || ['stopped', 'failed', 'proposed'].includes(run.outcome);
-  return !run.live && goesOn && !elsewhere ? ['resume'] : [];
+  return [...(!run.live && goesOn ? ['resume' as const] : []), ...byHand];
 }
+
+/** What the button says. A run of another mode than `hitl` is taken over, to go on step by step. */
+export function labelOf(action: Action, run: RunInfo): string {
+  return action === 'takeback' && run.mode !== 'hitl' ? 'Continue in HITL' : LABELS[action];
+}
+
+const LABELS: Record<Action, string> = {
+  stop: 'Stop', pause: 'Pause', unpause: 'Go on', takeback: 'Take back', resume: 'Resume', undo: 'Undo'
+};
 
 /** All runs of the kernel's project, those of earlier kernels too; empty while no kernel answers. */
 export async function runsOfKernel(session: Session | null): Promise<RunInfo[]> {

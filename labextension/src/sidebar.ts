@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 import { icon, load } from './commands';
 import type { RunInfo } from './contract';
 import { button, element, labelled } from './dom';
-import { type Action, actionsOf, gain, lineOf, matches, type Row, rowsOf, runsOfKernel, runsOnDisk, spend } from './runs';
+import { type Action, actionsOf, gain, labelOf, lineOf, matches, type Row, rowsOf, runsOfKernel, runsOnDisk, spend } from './runs';
 import type { Session, Sessions } from './sessions';
 
 export interface Opener {
@@ -15,10 +15,6 @@ export interface Opener {
   /** Whether a person wants to be asked before a run is stopped. */
   confirms(): boolean;
 }
-
-const LABELS: Record<Action, string> = {
-  stop: 'Stop', pause: 'Pause', unpause: 'Go on', takeback: 'Take back', resume: 'Resume', undo: 'Undo'
-};
 
 /** All runs of the open notebooks and of the current one's project. */
 export class RunsSidebar extends Widget {
@@ -116,7 +112,7 @@ export class RunsSidebar extends Widget {
       ['Show cell', () => void this.opener.reveal(reached)],
       ['Report', () => void this.reach(session, () => this.opener.report(reached))],
       ...actionsOf(run).map((action): [string, () => void] => [
-        LABELS[action], () => void this.reach(session, () => this.control(session, run, action))
+        labelOf(action, run), () => void this.reach(session, () => this.control(session, run, action))
       ])
     ];
   }

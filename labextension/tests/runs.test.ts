@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { RunInfo } from '../src/contract';
-import { actionsOf, gain, lineOf, matches, rowsOf, spend } from '../src/runs';
+import { actionsOf, gain, labelOf, lineOf, matches, rowsOf, spend } from '../src/runs';
 
 const RUN: RunInfo = {
   id: 'f-1', mode: 'auto', author: 'recipes', entry: 'f', chip: 'v6e', status: 'running', outcome: '', reason: '',
@@ -38,14 +38,21 @@ describe('the list of runs', () => {
 
 describe('what may be done with a run', () => {
   it.each<[string, Partial<RunInfo>, string[]]>([
-    ['one at work', {}, ['stop', 'pause']],
-    ['a paused one', { status: 'paused' }, ['stop', 'unpause']],
+    ['one at work', {}, ['stop', 'pause', 'takeback']],
+    ['a paused one', { status: 'paused', mode: 'hitl' }, ['stop', 'unpause']],
     ['one handed over', { mode: 'hitl', control: 'auto' }, ['stop', 'pause', 'takeback']],
-    ['one that a dead kernel left', { live: false, status: 'interrupted' }, ['resume']],
+    ['one that a dead kernel left', { live: false, status: 'interrupted' }, ['resume', 'takeback']],
+    ['one of steps that a dead kernel left', { live: false, status: 'interrupted', mode: 'hitl' }, ['resume']],
+    ['one that kept the reference', { live: false, ended: true, outcome: 'kept-reference' }, ['takeback']],
     ['one that another process works on', { live: false, status: 'running in process 77' }, []],
-    ['a stopped one', { live: false, ended: true, outcome: 'stopped' }, ['resume']],
+    ['a stopped one', { live: false, ended: true, outcome: 'stopped' }, ['resume', 'takeback']],
     ['a finished one', { live: false, ended: true, outcome: 'accepted' }, []]
   ])('%s', (_, more, actions) => {
     expect(actionsOf(run(more))).toEqual(actions);
+  });
+
+  it('is named by what it means for the run', () => {
+    expect(labelOf('takeback', run({ mode: 'hitl' }))).toBe('Take back');
+    expect(labelOf('takeback', RUN)).toBe('Continue in HITL');
   });
 });

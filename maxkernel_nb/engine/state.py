@@ -311,7 +311,8 @@ def _(event: ev.DecisionTaken, state: RunState) -> dict[str, Any]:
 
 @_apply.register
 def _(event: ev.OptionsChanged, state: RunState) -> dict[str, Any]:
-    return {"options": {**state.options, **event.options}}
+    by_hand = {"mode": "hitl"} if "taken_over" in event.options else {}
+    return {"options": {**state.options, **event.options}, **by_hand}
 
 
 @_apply.register

@@ -29,6 +29,7 @@ from maxkernel_nb.task import Assessment, Candidate, GateName, Plan
 from maxkernel_nb.values import Value
 
 _CHECK_GATES = (GateName.SCREEN, GateName.TRACE, GateName.CHECK)
+_TAKEN_OVER = 1000
 _REPAIRS_UNASKED = 3  # under a policy nobody says when to stop repairing
 
 
@@ -71,8 +72,7 @@ class _Session:
         self.kernels = 0
 
     async def run(self) -> None:
-        plan = await self.plan("")
-        work = None if plan is None else await self.write(plan)
+        work = await self._taken_over() if "taken_over" in self.runtime.run.state.options else await self._begun()
         while work is not None:
             self.turns += 1
             given = await self.runtime.answer(
@@ -86,6 +86,23 @@ class _Session:
                 self.runtime.note(f"{given.choice}: {error}", "warning")
                 if self.runtime.settings.policy != "ask":
                     return
+
+    async def _begun(self) -> _Work | None:
+        plan = await self.plan("")
+        return None if plan is None else await self.write(plan)
+
+    async def _taken_over(self) -> _Work | None:
+        """A person goes on with what another mode found: its best kernel of that moment is on the table, else its plan.
+        Counters start anew far above that mode's own, so that no step or question is taken for one of it."""
+        found, state = _OnTable(candidate=self.runtime.run.state.options["taken_over"] or None), self.runtime.run.state
+        self.turns = self.plans = self.kernels = _TAKEN_OVER
+        if state.plan is not None and found.candidate is not None:
+            best = state.candidates[found.candidate]
+            assessment = Assessment(candidate=found.candidate, verdicts=best.verdicts)
+            judged = Judged(assessment=assessment, profile=best.profile)
+            return _Work(state.plan, best.candidate, judged, tuned=True)
+        plan = await self.plan("", state.plan)
+        return None if plan is None else await self.write(plan)
 
     # -- plan and kernel, until approved ---------------------------------------------------------------------------
 

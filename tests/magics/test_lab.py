@@ -128,6 +128,19 @@ def test_from_hello_to_an_accepted_kernel(api, cell, shell, wire):
         jsonschema.Draft202012Validator(SCHEMA).validate(message)
 
 
+def test_an_auto_run_goes_on_step_by_step_with_what_it_found(api, cell, shell, wire):
+    run = cell(CELL.replace("hitl", "auto").format("")).wait(10)
+    assert run.state.open_proposal is not None
+    assert wire.wish("control", run=run.id, action="takeback")["ok"] and run.closed
+    again = api.live[run.id].wait(10)
+    assert (again.state.mode, again.state.open_question.title) == ("hitl", "What next?")
+    assert again.state.open_question.editable == GOOD and len(again.state.candidates) == 1
+    assert wire.wish("answer", run=run.id, question=again.state.open_question.question, choice="finish")["ok"]
+    until(again, lambda state: state.open_question is None and state.settled)
+    again.accept().wait_end(10)
+    assert shell.user_ns["f"].source == GOOD
+
+
 def test_a_new_runs_question_is_told_without_asking(api, cell, wire):
     run = cell(CELL.format("")).wait(10)
     wire.settle()

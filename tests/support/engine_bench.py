@@ -39,7 +39,8 @@ class Bench:
         self.task = {}  # fields of the task that differ from make_task's
         self.reference = lambda x: x
 
-    def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", drive=None, **settings):
+    def run(self, author=None, evaluator=None, folder="f-1", mode_name="auto", drive=None, taken_over=False,
+            **settings):
         author = author or ScriptedAuthor([GOOD])
         path = self.project.runs / folder
         fresh = not path.exists()
@@ -51,6 +52,9 @@ class Bench:
             run.emit(ev.RunCreated(run_id=folder, mode=mode_name, author=author.name, task=task, versions=versions()))
         else:
             run.emit(ev.StatusChanged(status=ev.Status.RUNNING, reason="resumed"))
+        if taken_over:
+            run.emit(ev.OptionsChanged(options={"taken_over": run.state.best or ""}))
+            mode_name = run.state.mode
         self.namespace.setdefault("f", self.reference)
         runtime = Runtime(
             run, loop=self.engine.loop, author=author, evaluator=evaluator or FakeEvaluator(),

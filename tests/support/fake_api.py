@@ -52,6 +52,17 @@ class FakeApi:
         return run
 
 
+    def take_over(self, run_id, *, namespace, project=None, on_created=None, **options):
+        if (alive := self.live.get(run_id)) is not None and not alive.closed:
+            alive.stop("taken over").wait_end(10).close()
+        self.calls.append({"taken_over": run_id, **options})
+        run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, taken_over=True)
+        self.live[run_id] = run
+        if on_created:
+            on_created(run)
+        return run
+
+
 class Summary:
     def __init__(self, run):
         state = run.state

@@ -24,10 +24,12 @@ LIMIT_MS = 60_000
 class LabServer:
     """Started on a free port with a token of its own; settings, workspaces and notebooks live under ``folder``.
 
-    ``app``: ``jupyterlab`` or ``notebook`` (Notebook 7). ``together``: with real-time collaboration.
+    ``app``: ``jupyterlab`` or ``notebook`` (Notebook 7). ``together``: with real-time collaboration. ``environment``:
+    variables that differ from this process's, such as another ``PATH``; ``python``: another environment's.
     """
 
-    def __init__(self, folder: Path, app: str = "jupyterlab", together: bool = False) -> None:
+    def __init__(self, folder: Path, app: str = "jupyterlab", together: bool = False, python: str = sys.executable,
+                 environment: dict[str, str] | None = None) -> None:
         self._app = app
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
@@ -36,13 +38,13 @@ class LabServer:
         self.url = f"http://127.0.0.1:{_free_port()}"
         _write_settings(folder / "settings")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", app, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
+            [python, "-m", app, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
              f"--ServerApp.port={self.url.rpartition(':')[2]}", "--ServerApp.port_retries=0",
              f"--{'LabApp' if app == 'jupyterlab' else 'JupyterNotebookApp'}.expose_app_in_browser=True",
              f"--YDocExtension.disable_rtc={not together}",
              f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"],
-            env=_environment(folder), cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-            start_new_session=True,
+            env={**_environment(folder), **(environment or {})}, cwd=folder, stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, text=True, start_new_session=True,
         )
         self._ready = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()

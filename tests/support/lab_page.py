@@ -1,0 +1,121 @@
+"""What a person does with the lab extension, for tests and benches. The kernel is real, the author scripted."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from jupyter_lab import LIMIT_MS, NotebookPage
+from playwright.sync_api import BrowserContext, Locator, TimeoutError
+
+FUNCTION = "def f(x):\n    y = x\n    a = 1\n    b = 2\n    return y"
+KERNEL = "def f(x):\n    y = x + 0\n    a = 1\n    b = 2\n    return y * 1\n# time=1.0\n"
+MARKED = f"%%maxkernel auto\n{FUNCTION}"
+
+_SHOWN = "[...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible && w.content?.widgets)"
+_ASK = f"""async code => {{
+    const kernel = {_SHOWN}.sessionContext.session.kernel;
+    const said = [];
+    const request = kernel.requestExecute({{code, store_history: false}});
+    request.onIOPub = message => said.push(message.content.text ?? message.content.evalue ?? '');
+    await request.done;
+    return said.join('').trim();
+}}"""
+
+
+def scripted(folder: str, kernel: str = KERNEL) -> str:
+    """A cell that loads MaxKernel over the fake engine, its project in ``folder`` beside the notebook."""
+    return (
+        "import fake_api, pathlib\n"
+        "from maxkernel_nb.authors.fake import ScriptedAuthor\n"
+        f"api = fake_api.install(get_ipython(), pathlib.Path.cwd() / {folder!r})\n"
+        f"api.author = ScriptedAuthor([{kernel!r}])"
+    )
+
+
+def foreign(context: BrowserContext, own: str) -> list[str]:
+    """Fills with the address of every request that goes elsewhere than to the server at ``own``."""
+    found: list[str] = []
+    host = urlsplit(own).netloc
+
+    def look(address: str) -> None:
+        if urlsplit(address).scheme not in ("data", "blob") and urlsplit(address).netloc != host:
+            found.append(address)
+
+    context.on("request", lambda request: look(request.url))
+    context.on("page", lambda page: page.on("websocket", lambda socket: look(socket.url)))
+    return found
+
+
+class LabPage(NotebookPage):
+    """Cells are counted from 0 and are code cells. ``region`` finds what is shown inside a cell."""
+
+    @property
+    def proposal(self) -> Locator:
+        return self.region("^Proposed kernel for f")
+
+    @property
+    def sidebar(self) -> Locator:
+        return self.page.get_by_role("region", name="MaxKernel runs")
+
+    def region(self, name: str) -> Locator:
+        return self.page.get_by_role("region", name=re.compile(name))
+
+    def cell(self, number: int) -> Locator:
+        return self.page.locator(".jp-CodeCell").nth(number)
+
+    def select(self, number: int) -> None:
+        self.cell(number).get_by_role("textbox").first.click()
+
+    def editor(self, number: int) -> Locator:
+        return self.cell(number).locator(".jp-InputArea-editor")
+
+    def source(self, number: int) -> str:
+        """The exact text of a cell, from the document's model."""
+        return self.sources()[number]
+
+    def sources(self) -> list[str]:
+        return self.page.evaluate(f"() => {_SHOWN}.content.widgets.map(w => w.model.sharedModel.getSource())")
+
+    def has_source(self, number: int, text: str) -> None:
+        """Waits until a cell holds exactly ``text``, and says what it holds where it never does."""
+        same = f"([n, text]) => {_SHOWN}.content.widgets[n]?.model.sharedModel.getSource() === text"
+        try:
+            self.page.wait_for_function(same, arg=[number, text], timeout=LIMIT_MS / 2)
+        except TimeoutError:
+            assert self.source(number) == text
+
+    def ask(self, code: str) -> str:
+        """What the notebook's kernel prints for ``code``, after everything that it was sent before."""
+        return self.page.evaluate(_ASK, code)
+
+    def ended(self) -> str:
+        """How the first run ended and what ``f`` is now."""
+        return self.ask("print(api.live['f-1'].wait_end(30).state.outcome, type(f).__name__)")
+
+    def on_cell(self, number: int, name: str) -> None:
+        """Presses a button of a cell's toolbar."""
+        self.select(number)
+        self.page.locator(".jp-cell-toolbar").get_by_role("button", name=re.compile(name)).click()
+
+    def optimise(self, number: int, mode: str = "auto") -> None:
+        """By clicks: the cell's button, the form, Start."""
+        self.on_cell(number, "^Optimise with MaxKernel")
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_role("combobox", name=re.compile("^Mode")).select_option(mode)
+        dialog.get_by_role("button", name="Start", exact=True).click()
+
+    def choose(self, name: str) -> None:
+        self.page.locator(".mkl-choices").get_by_role("button", name=name).click()
+
+    def open_sidebar(self) -> Locator:
+        self.page.get_by_role("tab", name="MaxKernel runs").click()
+        return self.sidebar
+
+    def settle(self) -> None:
+        """Until every font is there, every animation has ended, and two frames were drawn."""
+        self.page.evaluate("""async () => {
+            await document.fonts.ready;
+            await Promise.all(document.getAnimations().map(one => one.finished.catch(() => undefined)));
+            await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+        }""")
