@@ -36,10 +36,11 @@ def kernel({params}{star}):
 @pytest.mark.parametrize("bench", jaxbench.tasks(), ids=[t.id for t in jaxbench.tasks()])
 def test_check_sizes_differ_and_are_small(bench):
     sizes = case_dims(bench)
-    checks = [d for name, d in sizes.items() if name != RAGGED]
+    checks = [d for name, d in sizes.items() if name not in (RAGGED, "long")]  # long: the full length, few heads
     shapes = {tuple(s.shape for s in bench.inputs(d)) for d in sizes.values()}
     assert len(checks) == 3 and len(shapes) == len(sizes)
-    assert all(bench.flops_formula(d) <= 3e9 for d in sizes.values())
+    assert all(bench.flops_formula(d) <= 3e9 for name, d in sizes.items() if name != "long")
+    assert all(bench.flops_formula(d) <= 5e9 for d in sizes.values())
     assert RAGGED in sizes or bench.number == "28k"  # its norm fixes the width, and a tile divides that
     assert all(bench.full[name] == d[name] for d in sizes.values() for name in bench.static())
 
