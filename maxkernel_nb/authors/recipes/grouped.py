@@ -57,7 +57,7 @@ class GroupedRecipe(Recipe):
     match_type = GroupedMatch
     limits = (
         "one ragged_dot of rows [m, k] and weights [groups, k, n], its depth whole in VMEM",
-        "a block that two groups share is multiplied twice, so many small groups cost up to a block each",
+        "many small groups cost up to a block of rows each",
         "rows and weights both float32 or both bfloat16",
     )
 
@@ -91,7 +91,8 @@ class GroupedRecipe(Recipe):
     def space(self, match: GroupedMatch) -> TuningSpace:
         axes = {
             "BLOCK_M": tuple(v for v in (128, 256, 512, 1024) if v < 2 * pad_up(match.m, 16)) or (16,),
-            "BLOCK_N": tuple(sorted({v for v in (256, 512, 1024, 2048) if v < match.n} | {pad_up(match.n, 128)})),
+            "BLOCK_N": tuple(sorted({v for v in (256, 512, 1024, 2048) if v < match.n and match.n % v == 0}
+                                    | {pad_up(match.n, 128)})),
         }
         limit = chip_named(match.chip).vmem_bytes - VMEM_MARGIN
         fitting = [p for m in axes["BLOCK_M"] for n in axes["BLOCK_N"]
@@ -126,20 +127,20 @@ class GroupedRecipe(Recipe):
     def plan(self, match: GroupedMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
         return Plan(
-            strategy="blocks of rows visited once for each group that owns some of them",
+            strategy="each group's weights fetched once, its rows go past them",
             summary=(
                 algebra_text(match)
                 + f"{match.m} rows in {match.groups} groups, each with its own [{match.k}, {match.n}] weights. The "
-                "groups' sizes are read ahead of the grid, so that each step knows its block and its weights; weights "
-                f"of an empty group are never fetched. At least {bound.flops / 1e9:.1f} GFLOP and "
+                "groups' sizes are read ahead of the grid; within a step the blocks of one group's rows are fetched, "
+                f"multiplied and stored in turn. At least {bound.flops / 1e9:.1f} GFLOP and "
                 f"{bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} can take less than "
                 f"{bound.milliseconds(chip):.3f} ms."
             ),
             attacks=bound.attacks(chip),
             tiling=params,
-            grid="(blocks of columns, visits in the order of the rows)",
+            grid="(blocks of columns, groups in order)",
             memory=f"{params['BLOCK_M']} rows and {params['BLOCK_N']} columns of a group's weights, whole depth",
-            pipelining="the next visit's rows and weights are fetched during this one",
+            pipelining="the next group's weights and the next block of rows are fetched during this one",
             recipe=self.name,
             spec=match.to_dict(),
         )
@@ -149,24 +150,22 @@ class GroupedRecipe(Recipe):
         limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB)))
         header = comment(
             f"{match.signature.entry}: a product of rows sorted by group as a Pallas TPU kernel.",
-            f"Tiles: {params['BLOCK_M']} rows and {params['BLOCK_N']} columns of whole depth. A block of rows is "
-            "visited once for each group that owns some of it; what a group does not own is kept as it is.",
+            f"Tiles: {params['BLOCK_M']} rows and {params['BLOCK_N']} columns of whole depth. Each group's weights are "
+            "fetched once and its rows go past them, however many there are.",
             f"Bound for {match.m} rows, {match.groups} groups of [{match.k}, {match.n}] weights: "
             f"{bound_text(self.bound(match), match.chip)}.",
         )
         rows, weights, sizes = match.arguments
-        call = f"_grouped(\n    _kernel, {rows}, ({weights},), {sizes}, BLOCK_M, BLOCK_N, jnp.{match.out_dtype}\n)"
+        call = f"_grouped({rows}, {weights}, {sizes}, jnp.{match.out_dtype})"
         plain = not match.after and match.result == "out"
         body = [*static_guards(match.signature), *match.before, f"{'return' if plain else 'out ='} {call}"]
         if not plain:
             body += [*match.after, f"return {match.result}"]
-        product = "jnp.dot(rows_ref[...], weights_ref[0], preferred_element_type=jnp.float32)"
-        kernel = grouped_source.kernel(
-            "_kernel", ["weights"], [], product, "One group's share of one block of rows.")
         entry = f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(body))
         constants = [f"{name} = {value}" for name, value in params.items()]
         constants.append(f"VMEM_LIMIT = {limit // 2**20} * 2**20  # bytes")
-        parts = [grouped_source.VISITS, kernel, grouped_source.GROUPED, entry]
+        constants.append("TILE = 16  # rows of one tile in HBM: where a copy may begin")
+        parts = [grouped_source.GROUPED, entry]
         return fold_raises(grouped_source.module(header, constants, parts, uses_lax(body)))
 
 

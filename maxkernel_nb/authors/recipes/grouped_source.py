@@ -1,80 +1,95 @@
-"""Templates for products whose rows are sorted by group, each group with its own weights: alone, and inside a MoE."""
+"""Template of a product whose rows are sorted by group, each group with its own weights; a module's frame."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maxkernel_nb.authors.recipes.text import indent
-
-VISITS = '''
-def _visits(sizes, rows, block_m):
-    """Which group works on which block of rows, step by step: a block that two groups share is visited twice.
-
-    The group after the last one owns the rows that nobody else does. Returns group and block of each step, and where
-    each group's rows start (with the end of the last one).
-    """
-    groups, blocks = sizes.shape[0], pl.cdiv(rows, block_m)
-    ends = jnp.append(jnp.cumsum(sizes.astype(jnp.int32)), rows).astype(jnp.int32)
-    starts = jnp.append(0, ends).astype(jnp.int32)
-    visits = jnp.where(ends > starts[:-1], (ends - 1) // block_m - starts[:-1] // block_m + 1, 0)
-    until = jnp.cumsum(visits)
-    step = jnp.arange(blocks + groups, dtype=jnp.int32)
-    group = jnp.minimum(jnp.sum(step[:, None] >= until, axis=1, dtype=jnp.int32), groups)
-    block = starts[group] // block_m + step - (until - visits)[group]
-    return group, jnp.minimum(block, blocks - 1).astype(jnp.int32), starts
-'''
 GROUPED = '''
-def _grouped(kernel, rows, weights, sizes, block_m, block_n, dtype):
-    """``rows`` [m, k] sorted by group, ``weights`` each [groups, k, n], ``sizes`` [groups]: how many rows each owns.
+def _grouped(rows, weights, sizes, dtype):
+    """``rows`` [m, k] sorted by group, ``weights`` [groups, k, n], ``sizes`` [groups]: how many rows each group owns.
 
-    A group's weights are fetched once for each block of columns; rows once for each block of columns too.
+    A step of the grid holds a block of one group's columns; within it that group's rows go past, BLOCK_M at a time. A
+    group may begin anywhere: its first block begins at the tile before and keeps the rows of earlier groups; what a
+    block holds of later ones is written again by those. The group after the last one owns what nobody else does.
     """
-    (m, k), (groups, _, n) = rows.shape, weights[0].shape
-    block_m, block_n = min(block_m, -(-m // 16) * 16), min(block_n, n)
-    group, block, starts = _visits(sizes, m, block_m)
-    of_group = pl.BlockSpec((1, k, block_n), lambda j, s, group, *_: (jnp.minimum(group[s], groups - 1), 0, j))
-    return pl.pallas_call(
-        functools.partial(kernel, groups=groups),
-        out_shape=jax.ShapeDtypeStruct((m, n), dtype),
+    (m, k), (groups, _, n) = rows.shape, weights.shape
+    whole = -(-m // TILE) * TILE
+    block_m, block_n = min(BLOCK_M, whole), BLOCK_N if n % BLOCK_N == 0 else n
+    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(sizes), jnp.full(1, whole)]).astype(jnp.int32)
+
+    def kernel(starts_ref, rows_ref, weights_ref, out_ref, rows_at, out_at, kept_at, fetched, stored, kept):
+        j, group = pl.program_id(0), pl.program_id(1)
+        start, end = starts_ref[group], starts_ref[group + 1]
+        base = start // TILE * TILE
+        count = jnp.where(end > start, pl.cdiv(end - base, block_m), 0)
+        columns = pl.ds(pl.multiple_of(j * block_n, block_n), block_n)
+
+        def place(t):
+            return pl.ds(pl.multiple_of(jnp.minimum(base + t * block_m, whole - block_m), TILE), block_m)
+
+        def fetch(t, slot):
+            return pltpu.make_async_copy(rows_ref.at[place(t)], rows_at.at[slot], fetched.at[slot])
+
+        def store(t, slot):
+            return pltpu.make_async_copy(out_at.at[slot], out_ref.at[place(t), columns], stored.at[slot])
+
+        @pl.when(count > 0)
+        def _first():
+            fetch(0, 0).start()
+
+        def step(t, _):
+            slot, first = jax.lax.rem(t, 2), jnp.minimum(base + t * block_m, whole - block_m)
+
+            @pl.when(t + 1 < count)
+            def _next():
+                fetch(t + 1, 1 - slot).start()
+
+            @pl.when(first < start)
+            def _keep():
+                copy = pltpu.make_async_copy(out_ref.at[place(t), columns], kept_at, kept)
+                copy.start()
+                copy.wait()
+
+            @pl.when(t > 1)
+            def _room():
+                store(t - 2, slot).wait()
+
+            fetch(t, slot).wait()
+            product = jnp.dot(rows_at[slot], weights_ref[0], preferred_element_type=jnp.float32)
+            product = jnp.where(group < groups, product, 0.0)
+            row = first + jax.lax.broadcasted_iota(jnp.int32, product.shape, 0)
+            out_at[slot] = jnp.where(row < start, kept_at[...].astype(jnp.float32), product).astype(dtype)
+            store(t, slot).start()
+
+        jax.lax.fori_loop(0, count, step, None)
+        for left in (2, 1):
+            @pl.when(count >= left)
+            def _last(left=left):
+                store(count - left, jax.lax.rem(count - left, 2)).wait()
+
+    out = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((whole, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=3,
-            grid=(pl.cdiv(n, block_n), group.shape[0]),
-            in_specs=[pl.BlockSpec((block_m, k), lambda j, s, group, block, starts: (block[s], 0))]
-            + [of_group] * len(weights),
-            out_specs=pl.BlockSpec((block_m, block_n), lambda j, s, group, block, starts: (block[s], j)),
+            num_scalar_prefetch=1,
+            grid=(n // block_n, groups + 1),
+            in_specs=[
+                pl.BlockSpec(memory_space=pl.ANY),
+                pl.BlockSpec((1, k, block_n), lambda j, g, starts: (jnp.minimum(g, groups - 1), 0, j)),
+            ],
+            out_specs=pl.BlockSpec(memory_space=pl.ANY),
+            scratch_shapes=[
+                pltpu.VMEM((2, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
+                pltpu.VMEM((block_m, block_n), dtype), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.DMA((2,)),
+                pltpu.SemaphoreType.DMA,
+            ],
         ),
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
+            dimension_semantics=("arbitrary", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
         ),
-    )(group, block, starts, rows, *weights)
+    )(starts, jnp.pad(rows, ((0, whole - m), (0, 0))) if whole > m else rows, weights)
+    return out[:m] if whole > m else out
 '''
-
-
-def kernel(name: str, weights: Sequence[str], body: Sequence[str], result: str, doc: str) -> str:
-    """A kernel function. ``weights``: names, each of which becomes ``<name>_ref``; ``body``: lines that compute
-    ``result`` [block_m, block_n] in float32.
-    """
-    refs = ", ".join(["group_ref, block_ref, starts_ref, rows_ref", *(f"{w}_ref" for w in weights), "out_ref"])
-    lines = [
-        f'"""{doc}"""',
-        "step = pl.program_id(1)",
-        "group = group_ref[step]",
-        "first = block_ref[step] * rows_ref.shape[0]",
-        "row = first + jax.lax.broadcasted_iota(jnp.int32, out_ref.shape, 0)",
-        "mine = (row >= starts_ref[group]) & (row < starts_ref[group + 1])",
-        "",
-        "@pl.when(group < groups)",
-        "def _owned():",
-        indent([*body, f"result = {result}",
-                "out_ref[...] = jnp.where(mine, result, out_ref[...].astype(jnp.float32)).astype(out_ref.dtype)"]),
-        "",
-        "@pl.when(group == groups)",
-        "def _nobodys():",
-        "    out_ref[...] = jnp.where(mine, 0.0, out_ref[...].astype(jnp.float32)).astype(out_ref.dtype)",
-    ]
-    return f"def {name}({refs}, *, groups):\n" + indent(lines)
-
-
 IMPORTS = (
     "{functools}import jax\nimport jax.numpy as jnp\n{lax}"
     "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"

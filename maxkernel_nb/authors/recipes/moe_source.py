@@ -24,7 +24,7 @@ def _of_experts(body, rows, weights, first, block_m, block_n, dtype):
     many there are: the next is fetched and the last is stored while one is worked on.
     """
     (slots, k), (experts, _, n) = rows.shape, weights[0].shape
-    block_n = min(block_n, n)
+    block_n = block_n if n % block_n == 0 else n
 
     def kernel(first_ref, rows_ref, *refs):
         *weight_refs, out_ref, rows_at, out_at, fetched, stored = refs
@@ -146,9 +146,6 @@ def _experts(match: MoeMatch) -> str:
     tuple_text = f"({ups},)" if len(match.ups) == 1 else f"({ups})"
     return f"def _experts(tokens, chosen, share, {ups}, {match.down}):\n" + indent([
         '"""tokens [t, d]; chosen [t, picks], whole numbers; share [t, picks], float32. Gives [t, out] in float32."""',
-        f"for size, block in (({match.ups[0]}.shape[2], BLOCK_WIDTH), ({match.down}.shape[2], BLOCK_OUT)):",
-        "    if size % min(block, size):",
-        '        raise NotImplementedError(f"this kernel takes columns in whole blocks of {block}, not {size}")',
         "picks = chosen.shape[1]",
         "block_m = min(BLOCK_M, -(-chosen.size // 16) * 16)",
         f"slot, row, first = _slots(chosen.reshape(-1), {match.down}.shape[0], block_m)",
