@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +24,14 @@ _HERE = Path(__file__).parent
 MARKS = {"pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!", "done": "✓", "running": "…", "ended": "–"}
 
 
-def render_fragment(doc: Document) -> str:
+_DRAWING = threading.Lock()  # matplotlib draws for one thread at a time
+
+
+def render_fragment(doc: Document, pictures: bool = True) -> str:
     """To embed in a notebook's output or another page: one ``<article>`` and its own scoped style."""
-    return _template("report.jinja").render(doc=doc, pictures=charts(doc.profile), graphs=graph_charts(doc.graph),
-                                            css=_css())
+    with _DRAWING:
+        drawn, graphs = (charts(doc.profile), graph_charts(doc.graph)) if pictures else ((), ())
+    return _template("report.jinja").render(doc=doc, pictures=drawn, graphs=graphs, css=_css())
 
 
 def render_profile(view: ProfileView, title: str, pictures: tuple[Chart, ...]) -> str:

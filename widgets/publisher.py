@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -117,17 +118,22 @@ class Publisher:
 
     def _publish_report(self, state: RunState) -> None:
         if self.panel is not None:
-            self.panel.put(document(state))  # a view elsewhere keeps the last word
+            # Stays open: a page that was reloaded holds the view, and no update of the display reaches it any more.
+            self.panel.put(document(state))
         self._publish(state_bundle(state), {}, self.display_id, self._displayed)
         self._displayed = True
-        panel, self.panel = self.panel, None
-        if panel is not None:
-            panel.close()
 
     def _freeze_at_exit(self) -> None:
-        """A kernel that shuts down leaves a report that a reopened notebook can show."""
-        if self.panel is not None and not self.run.state.ended:
-            self.freeze()
+        """A kernel that shuts down leaves a report that a reopened notebook can show.
+
+        Words first: drawing charts takes longer than a kernel's sockets, or a front end's patience, may last.
+        """
+        if self.panel is None or self.run.state.ended:
+            return
+        state = self.run.state
+        self._publish(state_bundle(state, pictures=False), {}, self.display_id, self._displayed)
+        with contextlib.suppress(Exception):  # whatever a half-closed kernel raises: the words are there
+            self._publish(state_bundle(state), {}, self.display_id, True)
 
 
 def report_bundle(run: Any) -> dict[str, Any]:
@@ -135,9 +141,9 @@ def report_bundle(run: Any) -> dict[str, Any]:
     return state_bundle(run.state)
 
 
-def state_bundle(state: RunState) -> dict[str, Any]:
+def state_bundle(state: RunState, pictures: bool = True) -> dict[str, Any]:
     """The report as HTML with PNG charts inside, and the one deterministic line of text."""
     doc = document(state)
     if in_terminal():
         return {"text/plain": render_text(doc)}
-    return {"text/html": render_fragment(doc), "text/plain": one_line(doc)}
+    return {"text/html": render_fragment(doc, pictures), "text/plain": one_line(doc)}

@@ -65,7 +65,8 @@ def test_accepting_some_hunks_sends_them_once_with_the_comment(view):
     assert page.get_by_role("button", name="Accepting …").is_disabled()
     (sent,) = page.evaluate("window.sent")
     assert (sent["intent"], sent["hunks"], sent["comment"], sent["proposal"]) == ("accept", [0], "first only", "p1")
-    page.get_by_text("The kernel is busy with a cell").wait_for(timeout=5000)
+    page.get_by_text("The kernel is busy with a cell").wait_for()
+    page.wait_for_function("window.repeated[0] === window.sent[0].id")  # said again, under the same id
     page.evaluate("window.ack(window.sent[0].id, false, 'It is no longer open.')")
     page.get_by_text("It is no longer open.").wait_for()
     assert button.is_enabled()

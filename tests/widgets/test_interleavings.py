@@ -1,7 +1,8 @@
-"""No decision is lost and none is taken twice, however clicks, repeated messages, magics and new proposals interleave."""
+"""No decision is lost, none taken twice, however clicks, repeated messages, magics and new proposals interleave."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from itertools import count
@@ -91,10 +92,8 @@ def play(world, lanes):
             if who == "run":
                 world.propose()
             elif who == "magic":
-                try:
+                with contextlib.suppress(UsageError):
                     getattr(world.run, what)(via="magic")
-                except UsageError:
-                    pass
             else:
                 world.views[who]._handle_custom_msg(
                     {"id": f"{batch}-{number}-{who}-{what}-{at}", "intent": what, "proposal": looked[at]}, [])
@@ -113,7 +112,7 @@ def play(world, lanes):
 @given(lanes=LANES)
 def test_no_decision_is_lost_and_none_is_taken_twice(world, lanes):
     seen = len(world.run.state.proposals)
-    batch, looked = play(world, lanes)
+    _batch, looked = play(world, lanes)
     clicks = [move for lane in lanes for move in lane if move[0].endswith("view")]
     acks = [ack for view in world.views.values() for ack in view.acks if ack["kind"] == "ack"]
     assert len(acks) == len(clicks)  # each delivery is answered, a repeated one too

@@ -139,11 +139,11 @@ def test_two_views_of_one_run_agree_and_what_a_magic_decides_shows_in_both(run, 
     views = [Publisher(run, publish=lambda *given: published.append(given)) for _ in range(screens)]
     for view in views:
         view.show()
-    assert all(view.settle(20) for view in views)
+    assert all(view.settle(120) for view in views)
     panels = [view.panel for view in views]
     assert panels[0].doc == panels[1].doc
     run.reject(via="magic")
-    assert all(view.settle(20) for view in views)
+    assert all(view.settle(120) for view in views)
     assert [p.doc["header"]["status"] for p in panels] == ["rejected"] * screens
     reports = [data["text/html"] for data, _, _, update in published if update and "text/html" in data]
     assert len(reports) == screens and reports[0] == reports[1]

@@ -1,6 +1,7 @@
 // Bundles src/ into ../static/. With --check it only compares, so that CI sees a forgotten build.
 import { build } from "esbuild";
 import { readFile, writeFile, mkdir } from "node:fs/promises";
+import { gzipSync } from "node:zlib";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -8,7 +9,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "..", "static");
 const checking = process.argv.includes("--check");
 
-const result = await build({
+const options = {
   entryPoints: [join(here, "src/panel.ts"), join(here, "src/panel.css")],
   bundle: true,
   format: "esm",
@@ -19,7 +20,13 @@ const result = await build({
   outdir: out,
   write: false,
   logLevel: "warning",
-});
+};
+
+if (process.argv.includes("--sizes")) {
+  await printSizes();
+  process.exit(0);
+}
+const result = await build(options);
 
 await mkdir(out, { recursive: true });
 let stale = 0;
@@ -35,3 +42,22 @@ for (const file of result.outputFiles) {
   }
 }
 process.exit(stale ? 1 : 0);
+
+// What each library costs: gzipped bytes of the bundle with it, less those without it.
+async function printSizes() {
+  const script = (outputs) => outputs.find((file) => file.path.endsWith(".js")).contents;
+  const gzipped = async (more) => gzipSync(script((await build({ ...options, ...more })).outputFiles)).length;
+  const whole = await build({ ...options, metafile: true });
+  const all = gzipSync(script(whole.outputFiles)).length;
+  const used = Object.keys(whole.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]);
+  const names = [...new Set(used.filter(Boolean))].sort();
+  let own = all;
+  for (const name of names) {
+    const cost = all - await gzipped({ external: [name, `${name}/*`] });
+    own -= cost;
+    console.log(`${name.padEnd(16)} ${(cost / 1000).toFixed(1).padStart(6)} KB gzipped`);
+  }
+  console.log(`${"our own".padEnd(16)} ${(own / 1000).toFixed(1).padStart(6)} KB gzipped (what the libraries share is in theirs)`);
+  const css = gzipSync(whole.outputFiles.find((file) => file.path.endsWith(".css")).contents).length;
+  console.log(`${"panel.js".padEnd(16)} ${(all / 1000).toFixed(1).padStart(6)} KB gzipped, panel.css ${(css / 1000).toFixed(1)} KB`);
+}

@@ -14,6 +14,9 @@ export interface Said {
 }
 
 const BUSY_AFTER_MS = 2000;
+// ipykernel 7 can leave a message unread until the next one comes (ipython/ipykernel#1554, seen with 7.1.0), so it is said
+// again; the kernel's side does the same id once.
+const AGAIN_MS = 5000;
 const DOING: Record<Intent, string> = {
   accept: "Accepting", reject: "Rejecting", stop: "Stopping", pause: "Pausing", unpause: "Continuing", undo: "Undoing", answer: "Answering",
   takeback: "Taking back", ask: "Asking",
@@ -21,7 +24,7 @@ const DOING: Record<Intent, string> = {
 };
 
 export class Intents {
-  private waiting = new Map<string, { key: string; timer: number }>();
+  private waiting = new Map<string, { key: string; message: Message; timer: number }>();
   said: Said | null = null;
 
   constructor(private model: Model, private changed: () => void) {}
@@ -35,19 +38,28 @@ export class Intents {
     const key = intent + (more.choice ?? "") + (more.node ?? "") + (more.other ?? "");
     if (this.pending(key)) return;
     const message: Message = { id: uuid(), intent, proposal: "", choice: "", hunks: null, node: "", other: "", comment: "", ...more };
-    const timer = window.setTimeout(() => this.busy(intent), BUSY_AFTER_MS);
-    this.waiting.set(message.id, { key, timer });
+    const timer = window.setTimeout(() => this.busy(message), BUSY_AFTER_MS);
+    this.waiting.set(message.id, { key, message, timer });
     this.said = { tone: "plain", text: `${DOING[intent]} …` };
     this.model.send(message);
     this.changed();
   }
 
-  private busy(intent: Intent): void {
+  private busy({ intent, id }: Message): void {
     this.said = {
       tone: "busy",
       text: `The kernel is busy with a cell. ${DOING[intent]} happens when that cell ends; there is no need to click again.`,
     };
     this.changed();
+    this.again(id);
+  }
+
+  /** The same message once more, then ever more rarely, until it is answered. */
+  private again(id: string, pause = AGAIN_MS): void {
+    const known = this.waiting.get(id);
+    if (!known) return;
+    this.model.send(known.message);
+    known.timer = window.setTimeout(() => this.again(id, pause * 2), pause);
   }
 
   receive(content: unknown): void {
