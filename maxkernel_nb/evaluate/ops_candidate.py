@@ -47,6 +47,7 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
+    compat.quick_callbacks()
     _rehearse()
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
