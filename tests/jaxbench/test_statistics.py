@@ -106,3 +106,14 @@ def test_ours_is_held_against_the_kernels_that_ship_with_jax():
     ours = [kernel("8p_a", 0.5), kernel("1p_b", 4.0), kernel("9p_c", 2.0)]
     assert statistics.against(ours, theirs) == {"8p": 0.75, "1p": 3.0}
     assert summarise([*ours, *theirs]).n == 3
+
+
+def test_a_measured_figure_of_others_lies_beside_our_modelled_one():
+    from tests.bench import autocomp
+
+    bench = autocomp.shaped("1p")
+    assert bench.dims().seq_len == 2048 and bench.dims().batch == 1
+    rival = Result(task=bench.id, suite="jaxbench", kind=Kind.RIVAL, status=Status.OK, kernel_ms=1.5)
+    told = autocomp.line("1p", [kernel(bench.id, 4.0), rival])
+    assert "4.00x modelled" in told and "jax's own kernel 1.500 ms: 3.00x modelled" in told
+    assert "1.41x measured" in told and "not run" in autocomp.line("16p", [rival])
