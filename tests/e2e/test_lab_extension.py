@@ -125,7 +125,7 @@ def test_a_moved_cell_keeps_its_proposal_and_gets_the_edit(notebook):
 
 @EVERYWHERE
 def test_a_deleted_cell_is_said_and_the_proposal_stays_open(notebook):
-    notebook.on_cell(1, "^Delete this cell")
+    notebook.delete(1)
     expect(notebook.page.get_by_text("The cell of run f-1 was deleted").first).to_be_visible()
     assert notebook.ask("print(api.live['f-1'].state.open_proposal is not None, type(f).__name__)") == "True function"
 
@@ -180,7 +180,7 @@ def test_an_auto_run_continues_in_hitl_from_the_sidebar(notebook):
 
 def test_a_chosen_default_is_what_the_magics_use(fresh):
     fresh.page.evaluate("() => window.jupyterapp.commands.execute('settingeditor:open', {query: 'MaxKernel'})")
-    chip = fresh.page.get_by_role("combobox", name="Chip")
+    chip = fresh.page.locator("select[id$=_chip]")
     chip.select_option("v5e")
     saved = "async () => (await window.jupyterapp.serviceManager.settings.fetch('maxkernel-nb:plugin')).raw"
     try:

@@ -43,6 +43,7 @@ class FakeApi:
 
     def resume(self, run_id, fn=None, *, namespace, project=None, on_created=None, **options):
         self.calls.append({"run": run_id, **({"fn": fn} if fn else {}), **options})
+        self.bench.namespace = namespace
         mode = fold(read_events(self.bench.project.runs / run_id)).mode
         run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, policy="propose",
                              mode_name=mode)
@@ -56,6 +57,7 @@ class FakeApi:
         if (alive := self.live.get(run_id)) is not None and not alive.closed:
             alive.stop("taken over").wait_end(10).close()
         self.calls.append({"taken_over": run_id, **options})
+        self.bench.namespace = namespace
         run = self.bench.run(self.author or ScriptedAuthor([GOOD]), self.evaluator, folder=run_id, taken_over=True)
         self.live[run_id] = run
         if on_created:

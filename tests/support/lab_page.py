@@ -98,6 +98,11 @@ class LabPage(NotebookPage):
         self.select(number)
         self.page.locator(".jp-cell-toolbar").get_by_role("button", name=re.compile(name)).click()
 
+    def delete(self, number: int) -> None:
+        """By the cell's toolbar."""
+        self.select(number)
+        self.page.locator(".jp-cell-toolbar [data-jp-item-name='delete-cell']").get_by_role("button").click()
+
     def optimise(self, number: int, mode: str = "auto") -> None:
         """By clicks: the cell's button, the form, Start."""
         self.on_cell(number, "^Optimise with MaxKernel")

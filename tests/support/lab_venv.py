@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -45,7 +46,7 @@ class Environment:
                           "PYTHONPATH": ""}
         venv.create(folder, with_pip=fresh, symlinks=True)
         if not fresh:
-            for found in _needed(["pip", f"{OURS}[lab]"]):
+            for found in _needed(["pip", *stated()]):
                 self._link(found)
 
     def run(self, *words: str, environment: dict[str, str] | None = None) -> str:
@@ -79,6 +80,12 @@ class Environment:
                 _same(here, there)
 
 
+def stated() -> list[str]:
+    """What the wheel says it needs, with its [lab] extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["lab"]]
+
+
 def _same(here: Path, there: Path) -> None:
     try:
         os.link(here, there)
@@ -93,7 +100,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _needed(wanted: list[str]) -> list[Distribution]:
-    """What ``wanted`` needs, as it is installed here, but for the package itself."""
+    """What is wanted, as it is installed here, with all that it needs."""
     waiting, seen, found = [Requirement(name) for name in wanted], set(), {}
     while waiting:
         one = waiting.pop()
@@ -105,8 +112,7 @@ def _needed(wanted: list[str]) -> list[Distribution]:
             made = distribution(one.name)
         except PackageNotFoundError:
             continue  # pip will say so, if it is missed
-        if key[0] != OURS:
-            found[key[0]] = made
+        found[key[0]] = made
         for text in made.requires or ():
             need = Requirement(text)
             if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in ("", *one.extras)):
