@@ -3,8 +3,10 @@
 ``--report`` prints, for every stored compiler, each published row beside what the model says with constants that were
 fitted without it (seconds: nothing is compiled). ``--compile`` makes the terms of the programs anew with the installed
 jax (or ``--python``'s) into a cache folder, ``--table`` prints all programs of the cache, ``--store`` writes the
-published ones into the package, ``--fit`` fits the constants and stores the leave-one-out times. ``--order`` compiles a
-tuning space and prints modelled times beside bundles and bytes.
+published ones into the package, ``--fit`` fits the constants and stores the leave-one-out times. ``--sample`` prints
+the stored references on the chips that nobody published times of; ``--compile --sample`` makes them anew (ten minutes a
+chip) into folders beside ``--cache``, ``--store --sample`` writes them into the package. ``--order`` compiles a tuning
+space and prints modelled times beside bundles and bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +22,24 @@ from maxkernel_nb.tpu.calibration import compile as compiling
 from maxkernel_nb.tpu.calibration import report as reporting
 from maxkernel_nb.tpu.calibration.fit import OUTLIER, Fit
 from maxkernel_nb.tpu.calibration.order import SPACES, order
-from maxkernel_nb.tpu.calibration.rows import CHIP, FOLDER, environments, modelled_ms, published, write_environment
+from maxkernel_nb.tpu.calibration.rows import (
+    CHIP,
+    FOLDER,
+    SAMPLED,
+    environments,
+    modelled_ms,
+    published,
+    sample,
+    write_environment,
+)
 from maxkernel_nb.tpu.constants import constants
+
+# Ten references a chip that compile in minutes. XLA takes ten over a product on v7x; 16p does not fit v4 and v5e.
+_SAMPLE = ("1p", "6p", "11p", "12p", "14p", "15p", "20k", "46k")
+SAMPLE = {
+    "v4": (*_SAMPLE, "5p", "25k"), "v5e": (*_SAMPLE, "25k", "44k"), "v5p": (*_SAMPLE, "16p", "25k"),
+    "v7x": (*_SAMPLE, "5p", "44k"),
+}  # fmt: skip
 
 
 def report() -> Iterator[str]:
@@ -48,9 +66,15 @@ def fit(folder: Path) -> Iterator[str]:
 
 
 def compile_all(options: argparse.Namespace) -> int:
-    """Compiles what the cache lacks."""
-    return compiling.compile_programs(
-        options.programs, options.names, options.chip, options.cache, options.python or sys.executable
+    """Compiles what the cache lacks; for ``--sample`` on each of its chips."""
+    python = options.python or sys.executable
+    if not options.sample:
+        return compiling.compile_programs(options.programs, options.names, options.chip, options.cache, python)
+    return max(
+        compiling.compile_programs(
+            options.programs, options.names or SAMPLE[chip], chip, _of(options.cache, chip), python
+        )
+        for chip in SAMPLED
     )
 
 
@@ -62,6 +86,23 @@ def store(cache: Path, folder: Path) -> str:
     return str(write_environment(found.model_copy(update={"programs": kept}), folder))
 
 
+def store_samples(cache: Path, folder: Path) -> Iterator[str]:
+    """Writes every sampled chip's references into the package."""
+    for chip in SAMPLED:
+        yield str(write_environment(compiling.read_cache(_of(cache, chip)), folder, chip))
+
+
+def samples() -> Iterator[str]:
+    """The stored references on the other chips beside their roofline."""
+    for chip in SAMPLED:
+        yield from reporting.table(sample(chip), chip)
+        yield ""
+
+
+def _of(cache: Path, chip: str) -> Path:
+    return cache.with_name(f"{cache.name}-{chip}")
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="python -m maxkernel_nb.tpu.calibrate", description=__doc__)
     found.add_argument("--report", action="store_true", help="print the stored calibration (the default)")
@@ -69,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--compile", action="store_true", help="compile the programs into --cache (minutes)")
     found.add_argument("--store", action="store_true", help="write the cache into the package")
     found.add_argument("--table", action="store_true", help="print every program of --cache as modelled on --chip")
+    found.add_argument("--sample", action="store_true", help="the references on the chips without published times")
     found.add_argument("--order", choices=sorted(SPACES), help="compile a tuning space and print its order")
     found.add_argument("--cache", type=Path, default=Path(".maxkernel") / "calibration", help="folder of --compile")
     found.add_argument("--programs", default=compiling.MODULE, help="module with names() and program(name)")
@@ -86,14 +128,18 @@ def main(arguments: list[str]) -> int:
         if options.compile:
             status = compile_all(options)
         if options.store:
-            _say(f"stored {store(options.cache, folder)}")
+            kept = store_samples(options.cache, folder) if options.sample else (store(options.cache, folder),)
+            _say(*(f"stored {path}" for path in kept))
         if options.fit:
             _say(*fit(folder))
         if options.table:
             _say(*reporting.table(compiling.read_cache(options.cache), options.chip))
         if options.order:
             _say(*order(options.order, options.chip))
-        if options.report or not any((options.compile, options.store, options.fit, options.table, options.order)):
+        if options.sample and not (options.compile or options.store):
+            _say(*samples())
+        others = (options.compile, options.store, options.fit, options.table, options.order, options.sample)
+        if options.report or not any(others):
             _say(*report())
     except MaxKernelError as error:
         sys.stderr.write(f"{error}\n")

@@ -10,7 +10,16 @@ from maxkernel_nb.tpu.calibration import compile as compiling
 from maxkernel_nb.tpu.calibration import order
 from maxkernel_nb.tpu.calibration.fit import Fit
 from maxkernel_nb.tpu.calibration.report import lines
-from maxkernel_nb.tpu.calibration.rows import Compiled, Environment, Row, environments, modelled_ms, published
+from maxkernel_nb.tpu.calibration.rows import (
+    SAMPLED,
+    Compiled,
+    Environment,
+    Row,
+    environments,
+    modelled_ms,
+    published,
+    sample,
+)
 from maxkernel_nb.tpu.calibration.scores import median, spearman, within
 from maxkernel_nb.tpu.constants import ERRORS, Constants, constants
 from maxkernel_nb.tpu.terms import OpTerms
@@ -84,6 +93,8 @@ def test_order_names_what_bounds_the_best(monkeypatch):
             memory_ms=1.9,
             spilling=30,
             busiest="load/store",
+            busy=80,
+            moving=80,
         ),
         order.Point(label="m=9", refused="The kernel asks for 99 MiB"),
     ]
@@ -92,6 +103,34 @@ def test_order_names_what_bounds_the_best(monkeypatch):
     assert "DMA-bound and spill-bound" in text
     assert "m=9" in text and "refused: The kernel asks" in text
     assert "best: m=2: bound by mxu, 0 % of its store slots spill; 1.20 x the bundles of m=1" in text
+
+
+def test_spills_in_idle_slots_are_no_bound(monkeypatch):
+    """Flash attention's best configuration spills in 41 % of its store slots and is bound by vector arithmetic."""
+    best = order.Point(
+        label="q=1", modelled_ms=1.0, compute_ms=0.9, bundles=9, spilling=41, busiest="valu", busy=80, moving=60
+    )
+    monkeypatch.setattr(order, "points", lambda space, chip: [best])
+    text = "\n".join(order.order("flash", "v6e"))
+    assert "best: q=1: bound by valu" in text
+    assert "without any spill it would still take 0.720 ms at least" in text
+
+
+def test_no_stored_program_is_modelled_below_its_roofline():
+    """GEMMs on v5e and v7x were: their schedules issue products faster than the matrix units take them."""
+    for chip in SAMPLED:
+        programs = sample(chip).programs
+        assert len(programs) == 10
+        for name, p in programs.items():
+            assert modelled_ms(p, constants(chip), chip) >= p.roofline_ms > 0, (chip, name)
+    for environment in environments():
+        for name, p in environment.programs.items():
+            assert modelled_ms(p, constants("v6e")) >= p.roofline_ms, (environment.name, name)
+
+
+def test_sample_prints_every_chip(capsys):
+    assert calibrate.main(["--sample"]) == 0
+    assert capsys.readouterr().out.count("modelled below their roofline: 0 of 10") == len(SAMPLED)
 
 
 def test_spaces_have_twenty_configurations():

@@ -23,7 +23,8 @@ CONFIGURATIONS = 20
 class Point(Value):
     """One configuration. ``bundles``: cycles it runs; ``gigabytes``: through HBM; ``spills``: spill slots in its
     program, ``spilling``: percent of the store slots of its loops that spill registers to VMEM as it runs;
-    ``busiest``: what the profile says its kernel is bound by.
+    ``busiest``: what the profile says its kernel is bound by; ``busy``: percent of its cycles that the busiest unit
+    works, ``moving``: that the busier of loads and stores does, spills and fills among them.
     """
 
     label: str
@@ -35,6 +36,8 @@ class Point(Value):
     spills: int = 0
     spilling: float = 0.0
     busiest: str = ""
+    busy: float = 0.0
+    moving: float = 0.0
     refused: str = ""
 
     @property
@@ -43,9 +46,13 @@ class Point(Value):
 
     @property
     def bound(self) -> str:
-        """What limits it: DMA, spills where they keep the load and store units busy, else the busiest unit."""
-        words = ["DMA-bound"] * self.dma_bound
-        words += ["spill-bound"] * (self.busiest == "load/store" and self.spilling > SPILLING)
+        """What limits it: DMA, spills where they keep the load and store units as busy as any, else the busiest unit.
+
+        A kernel may spill in many of its store slots and not be bound by it: a tile larger than the registers lies in
+        VMEM between two passes over it, and the stores fill slots that would be idle.
+        """
+        words = ["DMA-bound"] * (self.dma_bound or self.busiest == "dma")
+        words += ["spill-bound"] * (self.moving >= self.busy and self.spilling > SPILLING)
         return " and ".join(words) or f"bound by {self.busiest or 'nothing'}"
 
 
@@ -123,7 +130,8 @@ def order(space: str, chip: str) -> Iterator[str]:
     """The table of a space, and what its best configuration is bound by."""
     found = points(space, chip)
     yield f"{space} on {chip}: {len(found)} configurations, modelled fastest first"
-    heads = (("modelled", 11), ("bundles", 13), ("GB", 8), ("compute", 10), ("HBM", 9), ("spills", 8), ("running", 9))
+    heads = (("modelled", 11), ("bundles", 13), ("GB", 8), ("compute", 10), ("HBM", 9), ("busiest", 9), ("ld/st", 7),
+             ("spills", 8), ("running", 9))  # fmt: skip
     yield f"{'configuration':28}" + "".join(f"{text:>{width}}" for text, width in heads)
     for p in found:
         if p.refused:
@@ -131,7 +139,7 @@ def order(space: str, chip: str) -> Iterator[str]:
             continue
         yield (
             f"{p.label:28}{p.modelled_ms:8.4f} ms{p.bundles:13.0f}{p.gigabytes:8.3f}{p.compute_ms:10.4f}"
-            f"{p.memory_ms:9.4f}{p.spills:8}{p.spilling:8.1f}%  {p.bound}"
+            f"{p.memory_ms:9.4f}{p.busy:8.1f}%{p.moving:6.1f}%{p.spills:8}{p.spilling:8.1f}%  {p.bound}"
         )
     yield from _verdict([p for p in found if not p.refused])
 
@@ -141,6 +149,13 @@ def _verdict(ran: list[Point]) -> Iterator[str]:
         yield "nothing compiled"
         return
     best, fewest = ran[0], min(ran, key=lambda p: p.bundles)
+    if best.spilling > SPILLING:
+        yield (
+            f"the best spills in {best.spilling:.0f} % of its store slots: its tile is larger than the registers. "
+            f"Loads and stores, spills among them, are busy in {best.moving:.0f} % of its cycles, the busiest unit in "
+            f"{best.busy:.0f} %: without any spill it would still take {best.compute_ms * best.busy / 100:.3f} ms at "
+            "least"
+        )
     yield (
         f"best: {best.label}: {best.bound}, {best.spilling:.0f} % of its store slots spill; "
         f"{best.bundles / fewest.bundles:.2f} x the bundles of {fewest.label}, which has the fewest, and "
@@ -171,6 +186,8 @@ def _point(space: Space, choice: dict[str, int], chip: str) -> Point:
     except (aot.CompileFailure, ValueError, NotImplementedError) as refused:
         return Point(label=label, refused=str(refused).splitlines()[0])
     kernels = [o for o in p.ops if o.kind == "pallas"]
+    main = max(kernels, key=lambda o: o.modelled_ms, default=None)
+    used = main.utilisation if main else {}
     return Point(
         label=label,
         modelled_ms=p.modelled_ms,
@@ -180,7 +197,9 @@ def _point(space: Space, choice: dict[str, int], chip: str) -> Point:
         memory_ms=sum(o.memory_ms for o in p.ops),
         spills=sum(o.spills for o in kernels),
         spilling=100 * max((_spilling(o) for o in kernels), default=0.0),
-        busiest=max(kernels, key=lambda o: o.modelled_ms).bound_by if kernels else "",
+        busiest=main.bound_by if main else "",
+        busy=100 * max(used.values(), default=0.0),
+        moving=100 * max(used.get("vload", 0.0), used.get("vstore", 0.0)),
     )
 
 

@@ -88,14 +88,17 @@ def table(environment: Environment, chip: str) -> Iterator[str]:
     """Every program of an environment as modelled on ``chip``: for looking at those that nobody published."""
     known, facts = constants(chip), chip_named(chip)
     yield f"{len(environment.programs)} programs on {chip}, jax {environment.jax}, libtpu {environment.libtpu}"
+    faster = 0
     yield f"{'program':12}{'modelled':>12}{'roofline':>12}{'of it':>8}{'GB':>9}  class     guessed or not understood"
     for name, program in sorted(environment.programs.items(), key=lambda item: _by_number(item[0])):
         ms = sum(t.total_ms for t in program_times(program.ops, facts, known))
         size = sum((o.read_bytes + o.written_bytes) * o.times for o in program.ops) / 1e9
         share = 100 * program.roofline_ms / ms if ms else 0.0
+        faster += share > 100.0
         note = program.notes[0] if program.notes else ""
         kind = main_class(program, known, chip)
         yield f"{name:12}{ms:9.3f} ms{program.roofline_ms:9.3f} ms{share:7.0f}%{size:9.2f}  {kind:8}  {note[:60]}"
+    yield f"modelled below their roofline: {faster} of {len(environment.programs)}"
 
 
 def _by_number(name: str) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from maxkernel_nb.values import Value
 
 FOLDER = "maxkernel_nb.tpu.calibration"
 CHIP = "v6e"  # the one chip with published times
+SAMPLED = ("v4", "v5e", "v5p", "v7x")  # chips of which ten references are stored: nobody published times of theirs
 
 
 class Row(Value):
@@ -69,9 +70,17 @@ def environments() -> tuple[Environment, ...]:
     return tuple(sorted(loaded, key=lambda e: [int(n) for n in e.jax.split(".")]))
 
 
-def write_environment(environment: Environment, folder: Path) -> Path:
-    """Stores an environment in ``folder`` as ``environments()`` reads it, fields at their default left out."""
-    path = folder / f"terms-{environment.name}.json"
+@cache
+def sample(chip: str) -> Environment:
+    """The stored references of one of the ``SAMPLED`` chips, as one compiler made them."""
+    text = (files(FOLDER) / f"sample-{chip}.json").read_text(encoding="utf-8")
+    return Environment.from_dict(json.loads(text))
+
+
+def write_environment(environment: Environment, folder: Path, chip: str = CHIP) -> Path:
+    """Stores an environment in ``folder`` as ``environments()`` and ``sample()`` read it, fields at their default left
+    out."""
+    path = folder / (f"terms-{environment.name}.json" if chip == CHIP else f"sample-{chip}.json")
     body = {"jax": environment.jax, "libtpu": environment.libtpu, "made": environment.made}
     programs = {
         name: json.dumps(program.model_dump(mode="json", exclude_defaults=True), separators=(",", ":"))
@@ -82,9 +91,9 @@ def write_environment(environment: Environment, folder: Path) -> Path:
     return path
 
 
-def modelled_ms(program: Compiled, constants: Constants) -> float:
-    """Milliseconds of a program on v6e with these constants."""
-    return sum(t.total_ms for t in program_times(program.ops, chip(CHIP), constants))
+def modelled_ms(program: Compiled, constants: Constants, on: str = CHIP) -> float:
+    """Milliseconds of a program with these constants."""
+    return sum(t.total_ms for t in program_times(program.ops, chip(on), constants))
 
 
 def main_class(program: Compiled, constants: Constants, on: str = CHIP) -> OpClass:
