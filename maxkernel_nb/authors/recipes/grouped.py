@@ -170,7 +170,7 @@ class GroupedRecipe(Recipe):
 
 
 def grouped_vmem(bm: int, bn: int, k: int, weights: int, size: int) -> int:
-    moving = (bm + weights * bn) * pad_up(k, 128) * size + bm * bn * 4
+    moving = (2 * bm + weights * bn) * pad_up(k, 128) * size + bm * bn * 4
     return 2 * moving + (weights + 2) * bm * bn * 4
 
 

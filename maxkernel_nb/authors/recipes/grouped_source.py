@@ -19,53 +19,78 @@ def _grouped(rows, weights, sizes, dtype):
 
     def kernel(starts_ref, rows_ref, weights_ref, out_ref, rows_at, out_at, kept_at, fetched, stored, kept):
         j, group = pl.program_id(0), pl.program_id(1)
-        start, end = starts_ref[group], starts_ref[group + 1]
-        base = start // TILE * TILE
-        count = jnp.where(end > start, pl.cdiv(end - base, block_m), 0)
         columns = pl.ds(pl.multiple_of(j * block_n, block_n), block_n)
 
-        def place(t):
-            return pl.ds(pl.multiple_of(jnp.minimum(base + t * block_m, whole - block_m), TILE), block_m)
+        def blocks(group):
+            start, end = starts_ref[group], starts_ref[group + 1]
+            return jnp.where(end > start, pl.cdiv(end - start // TILE * TILE, block_m), 0)
 
-        def fetch(t, slot):
-            return pltpu.make_async_copy(rows_ref.at[place(t)], rows_at.at[slot], fetched.at[slot])
+        def first_row(group, t):
+            return jnp.minimum(starts_ref[group] // TILE * TILE + t * block_m, whole - block_m)
 
-        def store(t, slot):
-            return pltpu.make_async_copy(out_at.at[slot], out_ref.at[place(t), columns], stored.at[slot])
+        def place(group, t):
+            return pl.ds(pl.multiple_of(first_row(group, t), TILE), block_m)
 
-        @pl.when(count > 0)
-        def _first():
-            fetch(0, 0).start()
+        def slot_of(group, t):  # the first block has a slot of its own: it is fetched while the group before is at work
+            return jnp.where(t == 0, jax.lax.rem(group, 2), 2 + jax.lax.rem(t, 2))
+
+        def fetch(group, t):
+            slot = slot_of(group, t)
+            return pltpu.make_async_copy(rows_ref.at[place(group, t)], rows_at.at[slot], fetched.at[slot])
+
+        def store(t):
+            slot = jax.lax.rem(t, 2)
+            return pltpu.make_async_copy(out_at.at[slot], out_ref.at[place(group, t), columns], stored.at[slot])
+
+        def keep(t):
+            return pltpu.make_async_copy(out_ref.at[place(group, t), columns], kept_at, kept)
+
+        start, count = starts_ref[group], blocks(group)
+
+        @pl.when(group == 0)
+        def _begin():
+            fetch(group, 0).start()
+
+        @pl.when(group < groups)
+        def _next_group():
+            fetch(jnp.minimum(group + 1, groups), 0).start()
+
+        @pl.when(count == 0)
+        def _nothing_to_do():
+            fetch(group, 0).wait()
 
         def step(t, _):
-            slot, first = jax.lax.rem(t, 2), jnp.minimum(base + t * block_m, whole - block_m)
-
-            @pl.when(t + 1 < count)
-            def _next():
-                fetch(t + 1, 1 - slot).start()
+            first = first_row(group, t)
 
             @pl.when(first < start)
             def _keep():
-                copy = pltpu.make_async_copy(out_ref.at[place(t), columns], kept_at, kept)
-                copy.start()
-                copy.wait()
+                keep(t).start()
+
+            @pl.when(t + 1 < count)
+            def _next():
+                fetch(group, t + 1).start()
 
             @pl.when(t > 1)
             def _room():
-                store(t - 2, slot).wait()
+                store(t - 2).wait()
 
-            fetch(t, slot).wait()
-            product = jnp.dot(rows_at[slot], weights_ref[0], preferred_element_type=jnp.float32)
+            fetch(group, t).wait()
+            product = jnp.dot(rows_at[slot_of(group, t)], weights_ref[0], preferred_element_type=jnp.float32)
             product = jnp.where(group < groups, product, 0.0)
             row = first + jax.lax.broadcasted_iota(jnp.int32, product.shape, 0)
-            out_at[slot] = jnp.where(row < start, kept_at[...].astype(jnp.float32), product).astype(dtype)
-            store(t, slot).start()
+
+            @pl.when(first < start)
+            def _kept():
+                keep(t).wait()
+
+            out_at[jax.lax.rem(t, 2)] = jnp.where(row < start, kept_at[...].astype(jnp.float32), product).astype(dtype)
+            store(t).start()
 
         jax.lax.fori_loop(0, count, step, None)
         for left in (2, 1):
             @pl.when(count >= left)
             def _last(left=left):
-                store(count - left, jax.lax.rem(count - left, 2)).wait()
+                store(count - left).wait()
 
     out = pl.pallas_call(
         kernel,
@@ -79,8 +104,8 @@ def _grouped(rows, weights, sizes, dtype):
             ],
             out_specs=pl.BlockSpec(memory_space=pl.ANY),
             scratch_shapes=[
-                pltpu.VMEM((2, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
-                pltpu.VMEM((block_m, block_n), dtype), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.DMA((2,)),
+                pltpu.VMEM((4, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
+                pltpu.VMEM((block_m, block_n), dtype), pltpu.SemaphoreType.DMA((4,)), pltpu.SemaphoreType.DMA((2,)),
                 pltpu.SemaphoreType.DMA,
             ],
         ),
