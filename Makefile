@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --editable
 BROWSER_TESTS := $(BIN)/python -m pytest tests -m e2e --reruns 1 -rR
 export MPLBACKEND := agg
 
-.PHONY: demo quickstart replayed test lab dev lint types e2e colab-pins frontend clean
+.PHONY: demo quickstart replayed test lab dev lint types e2e colab-pins kernels frontend clean
 
 demo: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py
@@ -51,6 +51,7 @@ types: $(VENV)/.installed-tpu-dev
 # The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart.
 test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_modules/.installed
 	.ci/browser
+	$(MAKE) --no-print-directory kernels
 	rm -rf build/nbval && mkdir -p build/nbval
 	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
 	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest $(QUICKSTART) $(NBVAL)
@@ -60,6 +61,11 @@ test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_mod
 e2e: $(VENV)/.installed-tpu-dev
 	.ci/browser
 	$(BROWSER_TESTS)
+
+# Other versions of ipykernel that clicks are delivered on, each a small wheel alone in a folder.
+kernels: build/kernels/7.1.0
+build/kernels/%:
+	$(BIN)/python -m pip install --quiet --no-deps --target $@ ipykernel==$*
 
 # Colab's kernel stack (Python 3.13, IPython 7.34 ...), as pinned in tests/colab/pins.txt.
 colab-pins: $(COLAB)/.installed

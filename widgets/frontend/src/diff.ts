@@ -25,7 +25,7 @@ export interface HunkActions {
 /** A row side by side: a line that stayed is on both sides, a replaced one beside what replaced it. */
 type Row = [DiffLine | null, DiffLine | null];
 
-const PIECE = 120; // rows drawn at a time: a few milliseconds
+const PIECE = 60; // rows drawn at a time: a few milliseconds
 const LONGEST = 400; // characters: words of longer lines are not compared
 
 export function diff(view: DiffView, act: HunkActions): Child[] {
