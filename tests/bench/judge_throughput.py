@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -48,15 +49,27 @@ async def judge(bench: Bench, task: KernelTask, source: str) -> str:
     return f"{last.gate} {last.outcome}"
 
 
-def cold(shapes: dict[str, str], name: str, source: str) -> tuple[float, str]:
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _workers(bench: Bench) -> float:
+    """CPU seconds of this process and of its living workers."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in bench.evaluator.executor.pids()]
+    return time.process_time() + sum((int(s[11]) + int(s[12])) / ticks for s in stats)
+
+
+def cold(shapes: dict[str, str], name: str, source: str) -> tuple[float, float, str]:
     """One candidate in a process of its own, which starts its own workers and knows nothing."""
-    started = time.monotonic()
+    started, before = time.monotonic(), _children()
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([shapes, name, source], file)
         file.flush()
         code = [sys.executable, __file__, "--one", file.name]
         told = subprocess.run(code, capture_output=True, text=True, check=False, env=os.environ).stdout
-    return time.monotonic() - started, told.strip()
+    return time.monotonic() - started, _children() - before, told.strip()
 
 
 def one(path: str) -> None:
@@ -74,7 +87,7 @@ def one(path: str) -> None:
 
 async def warm(
     bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], at_once: int
-) -> tuple[float, list[str]]:
+) -> tuple[float, float, list[str]]:
     made = tasks(bench, shapes)
     for name, source in (wanted[0], wanted[-1]):  # the warm-up: workers, oracles and probes
         await judge(bench, made[name], source + "\n# warm-up\nWARM = 1\n")
@@ -84,9 +97,9 @@ async def warm(
         async with gate:
             return await judge(bench, made[name], source)
 
-    started = time.monotonic()
+    started, before = time.monotonic(), _workers(bench)
     told = await asyncio.gather(*(bounded(*c) for c in wanted))
-    return time.monotonic() - started, list(told)
+    return time.monotonic() - started, _workers(bench) - before, list(told)
 
 
 def main() -> None:
@@ -103,12 +116,14 @@ def main() -> None:
     shapes, wanted = FULL if options.full else SMALL, candidates()
     wanted = wanted[:: max(1, len(wanted) // options.count)]
     bench = Bench(workers=options.workers)
-    took, told = bench.run(warm(bench, shapes, wanted, 2 * options.workers))
+    took, used, told = bench.run(warm(bench, shapes, wanted, 2 * options.workers))
+    fast = 60 * len(wanted) / took
+    say(f"warm: {len(wanted)} verdicts, {fast:.1f} a minute, {used / len(wanted):.1f} CPU s each ({_counts(told)})")
     each = [cold(shapes, *c) for c in wanted[:: max(1, len(wanted) // options.cold)]]
-    slow, fast = 60 * len(each) / sum(t for t, _ in each), 60 * len(wanted) / took
-    say(f"warm: {len(wanted)} verdicts, {fast:.1f} a minute ({_counts(told)})")
-    say(f"a new process each: {len(each)} verdicts, {slow:.1f} a minute ({_counts([t for _, t in each])})")
-    say(f"ratio {fast / slow:.1f}")
+    slow, dear = 60 * len(each) / sum(t for t, _, _ in each), sum(c for _, c, _ in each) / len(each)
+    say(f"a new process each: {len(each)} verdicts, {slow:.1f} a minute, {dear:.1f} CPU s each "
+        f"({_counts([t for _, _, t in each])})")  # fmt: skip
+    say(f"ratio by the clock {fast / slow:.1f}, by CPU time {dear / (used / len(wanted)):.1f}")
 
 
 def _counts(told: list[str]) -> str:

@@ -46,7 +46,8 @@ QUICK_HONEST = ("double, in place", "double, two buffers", "update, in place", "
 QUICK_WRONG = ("a bias too small to be seen ignored", "variance taken as one", "bfloat16 products for float32",
                "tail not masked", "one buffer for two copies", "input overwritten before it is read",
                "zeros at full size", "no bias at full size", "an eighth of k at full size", "outputs swapped",
-               "remembers by shape", "skips large values")  # fmt: skip
+               "remembers by shape", "skips large values",
+               "an eighth of k padded to a quarter", "copies of its own, far")  # fmt: skip
 
 
 def refused_as_meant(bench, tasks, name):
