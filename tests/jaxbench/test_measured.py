@@ -51,12 +51,15 @@ def test_a_reference_is_timed_in_turn_with_its_short_form(device, tmp_path, caps
                "--results", str(results)]
     assert main(command) == 0
     [found] = ResultFile(results).read()
+    assert main([*command, "--resume"]) == 0
+    assert len(ResultFile(results).read()) == 1 and "1 known already" in capsys.readouterr().out
+    if found.verdicts[-1].outcome == "declined":  # a machine that is too busy: said, and nothing is claimed
+        assert found.evidence != "measured" and "stay modelled" in line(found)
+        return
     assert found.evidence == "measured" and found.reference_ms > 0 and found.algebraic_gain > 0
     assert [v.gate for v in found.verdicts] == ["chip", "chip"] and "poisoned" in found.verdicts[0].summary
     assert found.modelled_ms is None or f"modelled {found.modelled_ms:.4g} ms" in line(found)
     assert "ms measured" in line(found)
-    assert main([*command, "--resume"]) == 0
-    assert len(ResultFile(results).read()) == 1 and "1 known already" in capsys.readouterr().out
 
 
 @pytest.mark.slow

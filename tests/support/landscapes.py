@@ -55,6 +55,9 @@ class RecordedWorld:
         known = self.landscape.points.get(key(params))
         return Preview(known["id"], known["bound_ms"], known.get("estimate_ms")) if known else None
 
+    def estimate(self, family, params):
+        return self.landscape.points.get(key(params), {}).get("estimate_ms")
+
 
 def search(strategy, landscape, most, width=1, enough=0.0):
     """Best times after 1, 2 ... evaluations, until one is ``enough`` ms. ``width`` draws are in flight at a time."""

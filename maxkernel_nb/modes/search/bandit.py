@@ -16,6 +16,7 @@ from maxkernel_nb.modes.search.ideas import Lessons, difference, ladder, neighbo
 from maxkernel_nb.modes.search.strategy import Base
 
 _WAYS = ("near", "far", "merge")
+_ESTIMATED = ("far", "near", "merge")  # where the author estimates times: it knows more than the way from one kernel
 _ENOUGH = 3  # timed kernels of a family before its cost model is asked; one where the author estimates times itself
 _EXPLORE = 0.5
 _REPEATED = 0.3  # what the gain of a likely repetition counts
@@ -67,7 +68,8 @@ class Bandit(Base):
             "far": lambda: self._far(family),
             "merge": lambda: _crossings(family, graph.fastest(4)),
         }
-        for way in self._ranked_ways():
+        estimated = self._priors(family, node.params)[-1] is not None
+        for way in self._ranked_ways(_ESTIMATED if estimated else _WAYS):
             chosen = self._best_of(graph, family, model, best, makers[way]())
             if chosen is None:
                 continue
@@ -110,15 +112,17 @@ class Bandit(Base):
         return factor
 
     def _far(self, family: Family) -> list[dict[str, int]]:
-        """Every point of the family's lattice, or a fixed sample of it; a few more are looked at each time."""
+        """Every point of the family's lattice, or a fixed sample of it; a few more are looked at each time, those first
+        that the author estimates to be fast."""
         if family.key not in self._pools:
-            self._pools[family.key] = _lattice(family, self.dice)
+            ranked = [(self.world.estimate(family.key, p) or math.inf, p) for p in _lattice(family, self.dice)]
+            self._pools[family.key] = [p for _, p in sorted(ranked, key=lambda pair: pair[0])]
             self._at[family.key] = 0
         pool = self._pools[family.key]
         self._at[family.key] = min(len(pool), self._at[family.key] + _PREVIEWS)
         return pool[: self._at[family.key]]
 
-    def _ranked_ways(self) -> list[str]:
+    def _ranked_ways(self, order: tuple[str, ...] = _WAYS) -> list[str]:
         total = sum(len(r) for r in self._tries.values()) + 1
 
         def ucb(way: str) -> float:
@@ -127,7 +131,7 @@ class Bandit(Base):
                 return math.inf
             return sum(rewards) / len(rewards) + _EXPLORE * math.sqrt(math.log(total) / len(rewards))
 
-        return sorted(_WAYS, key=lambda w: (-ucb(w), _WAYS.index(w)))
+        return sorted(order, key=lambda w: (-ucb(w), order.index(w)))
 
     def observe(self, graph: Graph, seen: DrawObserved) -> None:
         super().observe(graph, seen)

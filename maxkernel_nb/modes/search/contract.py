@@ -62,6 +62,10 @@ class World(Protocol):
         """None for a point that cannot work. Cheap, and the same every time."""
         ...
 
+    def estimate(self, family: str, params: Mapping[str, int]) -> float | None:
+        """About the ms of a point that need not work, cheaper still; None where the author has no estimate."""
+        ...
+
 
 class Strategy(Protocol):
     name: str

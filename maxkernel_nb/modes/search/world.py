@@ -95,18 +95,20 @@ class AuthorWorld:
         if place not in self._previews:
             made = self._made(family, params)
             self._previews[place] = None if made is None else Preview(
-                made.id, made.bound_ms, self._estimate(family, params))
+                made.id, made.bound_ms, self.estimate(family, params))
         return self._previews[place]
 
-    def _estimate(self, family: str, params: Mapping[str, int]) -> float | None:
-        """The author's own cheap estimate, where it has one for this family."""
+    def estimate(self, family: str, params: Mapping[str, int]) -> float | None:
         if family not in self._estimators:
             author, plan, first = self.runtime.author, self._plans.get(family), self._firsts[family]
             make: Any = getattr(author, "estimator", None)
             known = make is not None and plan is not None and plan.recipe and first.author != PERSON
             self._estimators[family] = make(self.runtime.view, plan, first) if known else None
         estimate = self._estimators[family]
-        return None if estimate is None else estimate(dict(params))
+        try:
+            return None if estimate is None else estimate(dict(params))
+        except (Declined, ArithmeticError, ValueError):  # a point half-way between the author's own need not work
+            return None
 
     def _made(self, family: str, params: Mapping[str, int]) -> Candidate | None:
         try:
