@@ -19,12 +19,17 @@ class GradientGate:
     """Only where a task asks for it. Each check case on one draw of inputs and of the cotangents of its results, the
     first on every seed: the candidate's vector-Jacobian product, traced from its function (so that its ``custom_vjp``
     counts) and run with TPU semantics, against the reference's, for each float argument. One verdict for each case and
-    seed. Declines cases whose reference has no exported gradient, and draws on which that is not finite itself.
+    seed. Declines a task that does not ask for it, cases whose reference has no exported gradient, and draws on which
+    that is not finite itself.
     """
 
     name = GateName.GRADIENT
 
     async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
+        if not ground.task.gradient:
+            told = "The task does not ask for a gradient."
+            yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=told)
+            return
         for number, case in enumerate(ready_cases(ground)):
             for seed in ground.task.seeds if number == 0 else ground.task.seeds[:1]:
                 verdict = await self._verdict(ground, case, seed)

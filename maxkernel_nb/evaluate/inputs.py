@@ -54,7 +54,7 @@ def unchanged(arrays: Sequence[np.ndarray]) -> Iterator[None]:
 
 
 def _sum(array: np.ndarray) -> int:
-    return zlib.crc32(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def cotangents(results: Sequence[tuple[tuple[int, ...], str]], case: str, seed: int) -> list[np.ndarray]:
