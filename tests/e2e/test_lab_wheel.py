@@ -29,7 +29,8 @@ def buttons(page, address):
     opened = LabPage(page, address)
     page.evaluate("() => window.jupyterapp.restored")
     opened.select(1)
-    expect(page.locator(".jp-cell-toolbar [data-jp-item-name='delete-cell']")).to_be_visible()
+    below = page.locator(".jp-cell-toolbar").get_by_role("button", name=re.compile("^Insert a cell below"))
+    expect(below).to_be_visible()
     opened.settle()
     return [page.get_by_role("button", name=re.compile("MaxKernel")).count(),
             page.get_by_role("tab", name="MaxKernel runs").count()]
