@@ -17,7 +17,8 @@ def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
 
     alone: tuple[Recipe, ...] = (AttentionRecipe(), RecurrenceRecipe(), MatmulRecipe(), RowwiseRecipe())
-    return (*alone, LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), ComposedRecipe({recipe.name: recipe for recipe in alone}))
+    parts = ComposedRecipe({recipe.name: recipe for recipe in alone})
+    return (*alone, LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
 
 
 def recipe_named(name: str) -> Recipe:
