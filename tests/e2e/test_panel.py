@@ -59,6 +59,9 @@ def test_the_saved_notebook_reads_without_a_kernel(notebook):
     assert output.data["text/plain"] == "maxkernel run f-1: accepted"
     assert "<article" in output.data["text/html"]
     assert "widgets" not in saved.metadata
+    notebook.page.goto(notebook.page.url)
+    notebook.wait_idle()
+    expect(notebook.output(1).get_by_role("article")).to_contain_text("Accepted: f is bound")
 
 
 @pytest.mark.parametrize("notebook", [HITL], indirect=True, ids=["hitl"])

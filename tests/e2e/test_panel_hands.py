@@ -1,4 +1,4 @@
-"""What a person's hands do with the panel in a real JupyterLab and Notebook 7: hunks, keys, busy cells, reloads, themes."""
+"""What a person's hands do with the panel in JupyterLab and Notebook 7: hunks, keys, busy cells, reloads, themes."""
 
 from pathlib import Path
 
@@ -99,20 +99,6 @@ def test_a_click_while_a_cell_runs_is_pending_then_applied_once(notebook, lab):
     expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
     notebook.run(3)
     expect(notebook.output(3)).to_contain_text("[(True, 'button', None, '', False)]")
-
-
-def test_a_page_reloaded_in_mid_run_takes_the_decision_and_reopened_shows_the_report(notebook):
-    notebook.save()
-    address = notebook.page.url
-    notebook.page.goto(address.replace("&reset", ""))
-    notebook.wait_idle()
-    button(notebook, "Accept kernel").click()
-    expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
-    expect(notebook.output(1).get_by_role("article")).to_be_visible()
-    notebook.save()
-    notebook.page.evaluate("() => window.jupyterapp.commands.execute('notebook:shutdown-kernel')")
-    notebook.page.goto(address)
-    expect(notebook.output(1).get_by_role("article")).to_contain_text("Accepted: f is bound")
 
 
 def test_light_dark_narrow_and_zoomed_nothing_serious_and_nothing_cut(notebook):
