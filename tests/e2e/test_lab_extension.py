@@ -178,22 +178,6 @@ def test_an_auto_run_continues_in_hitl_from_the_sidebar(notebook):
     notebook.has_source(1, ACCEPTED)
 
 
-def test_a_chosen_default_is_what_the_magics_use(fresh):
-    fresh.page.evaluate("() => window.jupyterapp.commands.execute('settingeditor:open', {query: 'MaxKernel'})")
-    chip = fresh.page.locator("select[id$=_chip]")
-    chip.select_option("v5e")
-    saved = "async () => (await window.jupyterapp.serviceManager.settings.fetch('maxkernel-nb:plugin')).raw"
-    try:
-        while "v5e" not in fresh.page.evaluate(saved):
-            fresh.settle()
-        fresh.page.get_by_role("tab", name=re.compile(r"\.ipynb")).click()
-        fresh.optimise(1)
-        expect(fresh.proposal).to_be_visible()
-        assert fresh.ask("print(api.calls[-1]['chip'])") == "v5e"
-    finally:
-        fresh.page.evaluate("() => window.jupyterapp.serviceManager.settings.save('maxkernel-nb:plugin', '{}')")
-
-
 def test_a_second_tab_shows_the_same_proposal_and_the_decision(notebook):
     other = LabPage(notebook.page.context.new_page(), notebook.page.url.replace("&reset", ""))
     expect(other.proposal).to_be_visible()
