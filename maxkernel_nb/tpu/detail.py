@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.emulate import Execution
 from maxkernel_nb.tpu.hlo import Instruction, Module
@@ -30,8 +32,12 @@ def details(program: Program, run: Execution, chip: Chip) -> dict[str, Any]:
 def slots_used(program: Program, run: Execution, chip: Chip, bundles: Sequence[int]) -> dict[str, float]:
     """Issue slots that these bundles use as they run, by unit. The matrix units' are those that their rows take at the
     peak rate, where the compiler counts fewer."""
-    used = {u: sum(n[k] * run.times[k] for k in bundles if k < len(n)) for u, n in program.slots.items()}
-    rows = sum(program.bundles[k].rows * run.times[k] for k in bundles)
+    at, times = np.asarray(bundles, dtype=int), np.asarray(run.times)
+    used = {}
+    for unit, slots in program.slots.items():
+        here = at[at < len(slots)]
+        used[unit] = float(np.asarray(slots, dtype=float)[here] @ times[here])
+    rows = sum(program.bundles[k].rows * run.times[k] for k in bundles if program.bundles[k].rows)
     if "mxu" in used:
         used["mxu"] = max(used["mxu"], rows / chip.matrix_rows * program.capacity.get("mxu", 0))
     return used
