@@ -1,6 +1,7 @@
 """The wheel in an environment of its own, with no Node in reach: installed, used, switched off, uninstalled.
 
-MAXKERNEL_TEST_WHEEL=1 runs it. MAXKERNEL_TEST_FRESH=1 has pip fetch every dependency too, in place of linking those that are installed here.
+MAXKERNEL_TEST_WHEEL=1 runs it. MAXKERNEL_TEST_FRESH=1 has pip fetch every dependency too, in place of linking those
+that are installed here.
 """
 
 import json
