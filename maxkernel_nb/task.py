@@ -27,7 +27,9 @@ class Draw(Value):
     ``pages``: a page table's, in ``[low, high)`` and none twice (none twice in a row, where there are too few).
     """
 
-    kind: Literal["normal", "integers", "bernoulli", "constant", "permutation", "sorted", "partition", "pages"] = "normal"
+    kind: Literal[
+        "normal", "integers", "bernoulli", "constant", "permutation", "sorted", "partition", "pages"
+    ] = "normal"
     mean: float = 0.0
     std: float = 1.0
     low: int = 0

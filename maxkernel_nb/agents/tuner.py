@@ -3,7 +3,8 @@
 Points are asked for in batches and told back in the order asked, so the same answers give the same search whatever
 finishes first. Where a chip measured the first kernel, it decides between points that the model finds as fast.
 Points that cannot work (VMEM, divisibility) are declined by the author and cost nothing; nor do points
-whose own lower bound is above the best time. The search ends early when nothing got better for a while.
+whose own lower bound is above the best time. The search ends early when nothing got better for a while, or when
+nothing left promises to.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Search:
         self.found: list[tuple[float, Candidate]] = []
 
     async def run(self, points: int) -> list[tuple[float, Candidate]]:
-        while points > 0 and self.walk.idle < self.runtime.settings.patience:
+        while points > 0 and self.walk.idle < self.runtime.settings.patience and self.walk.promising():
             batch = self.walk.ask(max(0, min(_BATCH, points, self._affordable())))
             if not batch:
                 break

@@ -2,8 +2,9 @@
 
 Points are made without being compiled. Those that cannot work, were tried, or whose own lower bound is clearly no
 better than the best time are passed over for free. The rest are ranked by a cheap estimate of their time, corrected by
-what the points told so far really took; where there is no estimate, optuna's sampler proposes. Every trial goes through
-one optuna study (ask and tell, fixed seed), which can be journaled into a file.
+what the points told so far really took; where there is no estimate, or it says the same of all, the author's seeds come
+first and then optuna's sampler proposes. Every trial goes through one optuna study (ask and tell, fixed seed), which
+can be journaled into a file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from maxkernel_nb.task import Candidate
 
 MARGIN = 1.25  # a lower bound has been above a modelled time: only a bound this much worse than the best is believed
 _MOST_RANKED = 4096
+_WORTH = 0.99  # what is left must promise this share of the best time
+_BELIEVED_AFTER = 4  # points told, before the corrected estimates may end a walk
+_TELLING = 1.1  # an estimate whose worst point is not this many times its best cannot rank them
 _DECLINED_IN_A_ROW = 60  # then the space holds nothing more that can work
 Make = Callable[[dict[str, int]], Candidate]
 Estimate = Callable[[dict[str, int]], float]
@@ -47,11 +51,12 @@ class Walk:
         self.study = _study(journal)
         self.seen = {first.id}
         self.idle = 0  # points since the last improvement
+        self.told = 0
         self._queue: list[tuple[float, dict[str, int]]] = []
         self._errors: dict[tuple[str, int], list[float]] = defaultdict(list)
         self._seeds = [dict(point) for point in space.seeds]
         if estimate is not None and size(space) <= _MOST_RANKED:
-            self._queue = [(estimate(p), p) for p in _points(space)]
+            self._queue = _told_apart([(estimate(p), p) for p in _points(space)])
         self._estimates = {_key(p): time for time, p in self._queue}
         self.learn(first.params, best)
 
@@ -80,6 +85,7 @@ class Walk:
         """``time`` in ms, None where the point was refused."""
         _record(self.study, asked.trial, time)
         better = time is not None and time < self.best
+        self.told += 1
         self.idle = 0 if better else self.idle + 1
         if time is not None:
             self.learn(asked.params, time)
@@ -91,6 +97,12 @@ class Walk:
         if estimated and math.isfinite(time) and time > 0:
             for place in params.items():
                 self._errors[place].append(math.log(time / estimated))
+
+    def promising(self) -> bool:
+        """Whether some point left may be faster; where estimates cannot tell, always."""
+        if not self._estimates or self.told < _BELIEVED_AFTER:
+            return True
+        return any(self._corrected(*entry) < _WORTH * self.best for entry in self._queue)
 
     def _next(self) -> dict[str, int] | None:
         """The first seed; then the best rank of what is left; seeds in order where there is no estimate."""
@@ -121,6 +133,11 @@ class Walk:
             return None
         hopeless = candidate.bound_ms is not None and candidate.bound_ms >= MARGIN * self.best
         return None if hopeless or candidate.id in self.seen else candidate
+
+
+def _told_apart(ranked: list[tuple[float, dict[str, int]]]) -> list[tuple[float, dict[str, int]]]:
+    times = [time for time, _ in ranked]
+    return ranked if times and max(times) >= _TELLING * min(times) else []
 
 
 def size(space: TuningSpace) -> int:

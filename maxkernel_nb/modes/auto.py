@@ -125,7 +125,8 @@ def claim_of(runtime: Runtime) -> str:
     assert state.best is not None
     verdicts = state.candidates[state.best].verdicts
     checks = [v for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.PASS]
-    cases, seeds = len({v.case for v in checks if not v.variant}), len({v.seed for v in checks} & set(runtime.task.seeds))
+    cases = len({v.case for v in checks if not v.variant})
+    seeds = len({v.seed for v in checks} & set(runtime.task.seeds))
     verified = f"verified on {cases} shape cases and {seeds} seeds"
     if state.speedup is None or state.baseline is None:
         return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."

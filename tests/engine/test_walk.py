@@ -52,6 +52,17 @@ def test_nothing_is_asked_twice_and_the_grid_ends():
     assert sorted(map(str, told)) == sorted(map(str, POINTS))
 
 
+def test_a_good_estimate_ends_the_walk_when_nothing_left_promises_more():
+    walk, _ = walked(cost, 4)
+    assert walk.best == min(map(cost, POINTS)) and not walk.promising()
+    assert walked(cost, 2)[0].promising() and walked(None, 10)[0].promising()
+
+
+def test_an_estimate_that_says_the_same_of_all_is_none():
+    _, told = walked(lambda p: 1.0 + 0.01 * p["K"], 10)
+    assert told == walked(None, 10)[1]
+
+
 def test_without_an_estimate_the_seeds_come_first_and_a_sampler_goes_on():
     _, told = walked(None, 10)
     assert told[0] == SPACE.seeds[0] and len(told) == 10
