@@ -2,11 +2,11 @@
 
 import json
 import re
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from accessibility import serious
 from engine_bench import Bench
 from lab_page import FUNCTION, KERNEL, MARKED, LabPage, foreign, scripted
 from playwright.sync_api import expect
@@ -219,17 +219,6 @@ def test_the_sidebar_lists_the_run_and_finds_its_cell(notebook):
     expect(sidebar.locator(".mkl-run-line")).to_have_text("stopped")
     expect(notebook.proposal).to_be_hidden()
     expect(status).to_be_hidden()
-
-
-AXE = Path(__file__).resolve().parents[2] / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def serious(page, selector):
-    """What axe finds serious or worse in one part of the page."""
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
-    return [(v["id"], v["nodes"][0]["html"][:200], v["nodes"][0]["failureSummary"])
-            for v in found["violations"] if v["impact"] in ("serious", "critical")]
 
 
 def test_axe_finds_nothing_serious_light_dark_narrow_and_wide(notebook):
