@@ -1,5 +1,6 @@
 """One JupyterLab for the folder; a fresh page a test, its last sight kept in test-results/."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def lab_together(tmp_path_factory):
     server = LabServer(tmp_path_factory.mktemp("together"), together=True)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def name(request):
+    """For a notebook and its folder: the test's, and another when it is tried again."""
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '_', request.node.name)}_{getattr(request.node, 'execution_count', 1)}"
 
 
 @pytest.fixture

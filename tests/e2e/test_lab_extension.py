@@ -24,11 +24,6 @@ def server(request):
 
 
 @pytest.fixture
-def name(request):
-    return re.sub(r"\W+", "_", request.node.name)
-
-
-@pytest.fixture
 def fresh(server, page, name):
     """A notebook with a plain function, MaxKernel loaded. Nothing on the page may leave the server it came from."""
     elsewhere = foreign(page.context, server.url)
@@ -53,12 +48,12 @@ def test_from_a_plain_cell_to_an_accepted_edit_and_back_with_ctrl_z(notebook):
     notebook.has_source(1, ACCEPTED)
     notebook.has_source(2, KEPT)
     expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
-    assert notebook.ended() == "accepted BoundKernel"
+    notebook.ended("accepted BoundKernel")
     notebook.select(1)
     notebook.page.keyboard.press("Control+z")
     notebook.has_source(1, MARKED)
     expect(notebook.page.locator(".jp-CodeCell")).to_have_count(3)  # the cell below is gone
-    assert notebook.ask("print(type(f).__name__)") == "function"
+    notebook.says("print(type(f).__name__)", "function")
 
 
 def test_ctrl_z_restores_the_exact_bytes_after_cells_came_below(notebook):
@@ -94,7 +89,7 @@ def test_reject_leaves_the_exact_bytes(notebook):
     before = notebook.sources()
     notebook.choose("Reject")
     expect(notebook.proposal).to_be_hidden()
-    assert notebook.ended() == "rejected function"
+    notebook.ended("rejected function")
     assert notebook.sources() == before
 
 
@@ -127,7 +122,7 @@ def test_a_moved_cell_keeps_its_proposal_and_gets_the_edit(notebook):
 def test_a_deleted_cell_is_said_and_the_proposal_stays_open(notebook):
     notebook.delete(1)
     expect(notebook.page.get_by_text("The cell of run f-1 was deleted").first).to_be_visible()
-    assert notebook.ask("print(api.live['f-1'].state.open_proposal is not None, type(f).__name__)") == "True function"
+    notebook.says("print(api.live['f-1'].state.open_proposal is not None, type(f).__name__)", "True function")
 
 
 def test_after_a_restart_the_sidebar_resumes_the_run_from_the_disk(server, page, name):
@@ -148,7 +143,7 @@ def test_after_a_restart_the_sidebar_resumes_the_run_from_the_disk(server, page,
     expect(opened.cell(1).get_by_role("region", name=re.compile("^Proposed kernel"))).to_be_visible()
     opened.choose("Accept all")
     opened.has_source(1, ACCEPTED)
-    assert opened.ended() == "accepted BoundKernel"
+    opened.ended("accepted BoundKernel")
 
 
 def test_questions_are_answered_by_clicks_in_the_panel_and_in_the_cell(fresh):
@@ -171,7 +166,7 @@ def test_an_auto_run_continues_in_hitl_from_the_sidebar(notebook):
     expect(notebook.proposal).to_be_hidden()
     expect(notebook.sidebar).to_contain_text("a question waits for you")
     expect(notebook.sidebar.locator(".mkl-run-name")).to_have_text("f-1 · hitl")
-    assert notebook.ask("print(api.live['f-1'].state.open_question.title)") == "What next?"
+    notebook.says("print(api.live['f-1'].state.open_question.title)", "What next?")
     notebook.ask("api.live['f-1'].answer('finish')")
     expect(notebook.cell(1).get_by_role("region", name=re.compile("^Proposed kernel"))).to_be_visible()
     notebook.choose("Accept all")

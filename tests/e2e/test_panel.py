@@ -15,8 +15,7 @@ ANSWERS = "print([(q.answer.choice, q.answer.text, q.answer.via) for q in api.li
 
 
 @pytest.fixture
-def notebook(lab, page, request):
-    name = request.node.name
+def notebook(lab, page, request, name):
     cell = getattr(request, "param", CELL)
     cells = [SCRIPTED.format(folder=name), cell, "f", "print(api.live['f-1'].state.outcome)", ANSWERS]
     opened = NotebookPage(page, lab.notebook(f"{name}.ipynb", cells))

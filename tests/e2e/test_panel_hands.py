@@ -42,8 +42,8 @@ def button(notebook, name):
 
 
 @pytest.fixture
-def notebook(lab, page, request):
-    return opened(lab, page, request.node.name)
+def notebook(lab, page, name):
+    return opened(lab, page, name)
 
 
 def cell_count(notebook):
@@ -90,12 +90,12 @@ def test_by_keyboard_alone_a_kernel_is_accepted_and_then_taken_back(notebook, la
     expect(notebook.output(last).get_by_text("Accepted, then undone").first).to_be_visible()
 
 
-def test_a_click_while_a_cell_runs_is_pending_then_applied_once(notebook, lab):
+def test_a_click_while_a_cell_runs_is_pending_then_applied_once(notebook, lab, name):
     notebook.run(2)
     button(notebook, "Accept kernel").click()
     expect(panel(notebook).get_by_text("The kernel is busy with a cell.")).to_be_visible()
     expect(button(notebook, "Accepting …")).to_be_disabled()
-    (lab.root / "test_a_click_while_a_cell_runs_is_pending_then_applied_once" / "go").touch()
+    (lab.root / name / "go").touch()
     expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
     notebook.run(3)
     expect(notebook.output(3)).to_contain_text("[(True, 'button', None, '', False)]")
@@ -120,8 +120,8 @@ def keep_picture(locator, name):
     locator.screenshot(path=RESULTS / f"{name}.png")
 
 
-def test_hostile_code_and_comments_are_shown_as_text(lab, page, request):
-    notebook = opened(lab, page, request.node.name, HOSTILE)
+def test_hostile_code_and_comments_are_shown_as_text(lab, page, name):
+    notebook = opened(lab, page, name, HOSTILE)
     panel(notebook).get_by_role("textbox", name="Comment on your decision").fill("<b onclick=hacked=1>x</b>")
     button(notebook, "Reject").click()
     expect(notebook.output(1).get_by_role("article")).to_be_visible()
@@ -130,8 +130,8 @@ def test_hostile_code_and_comments_are_shown_as_text(lab, page, request):
     assert "\u202e" not in notebook.output(1).inner_text()
 
 
-def test_notebook_7_accepts_by_click_while_typing_dd_deletes_nothing(notebook7, page, request):
-    notebook = opened(notebook7, page, request.node.name)
+def test_notebook_7_accepts_by_click_while_typing_dd_deletes_nothing(notebook7, page, name):
+    notebook = opened(notebook7, page, name)
     cells = cell_count(notebook)
     panel(notebook).get_by_role("textbox", name="Comment on your decision").click()
     page.keyboard.type("ddx")
@@ -140,7 +140,7 @@ def test_notebook_7_accepts_by_click_while_typing_dd_deletes_nothing(notebook7, 
     notebook.run(2)
     button(notebook, "Accept kernel").click()
     expect(panel(notebook).get_by_text("The kernel is busy with a cell.")).to_be_visible()
-    (notebook7.root / request.node.name / "go").touch()
+    (notebook7.root / name / "go").touch()
     expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
     notebook.run(3)
     expect(notebook.output(3)).to_contain_text("[(True, 'button', None, 'ddx', False)]")

@@ -89,9 +89,17 @@ class LabPage(NotebookPage):
         """What the notebook's kernel prints for ``code``, after everything that it was sent before."""
         return self.page.evaluate(_ASK, code)
 
-    def ended(self) -> str:
-        """How the first run ended and what ``f`` is now."""
-        return self.ask("print(api.live['f-1'].wait_end(30).state.outcome, type(f).__name__)")
+    def says(self, code: str, text: str) -> None:
+        """Waits until the kernel prints ``text`` for ``code``: what a click sets off reaches it in its own time."""
+        same = f"async ([code, text]) => await ({_ASK})(code) === text"
+        try:
+            self.page.wait_for_function(same, arg=[code, text], timeout=LIMIT_MS / 2, polling=200)
+        except TimeoutError:
+            assert self.ask(code) == text
+
+    def ended(self, text: str) -> None:
+        """Waits until the first run has ended so: its outcome and what ``f`` is."""
+        self.says("print(api.live['f-1'].wait_end(30).state.outcome, type(f).__name__)", text)
 
     def on_cell(self, number: int, name: str) -> None:
         """Presses a button of a cell's toolbar."""
