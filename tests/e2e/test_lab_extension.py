@@ -173,6 +173,19 @@ def test_an_auto_run_continues_in_hitl_from_the_sidebar(notebook):
     notebook.has_source(1, ACCEPTED)
 
 
+def test_a_chosen_default_is_what_the_magics_use(fresh):
+    fresh.page.evaluate("() => window.jupyterapp.commands.execute('settingeditor:open', {query: 'MaxKernel'})")
+    fresh.page.locator("select[id$=_chip]").select_option("v5e")
+    fresh.page.get_by_role("tab", name=re.compile(r"\.ipynb")).click()
+    try:
+        fresh.says("print(get_ipython().magics_manager.registry['MaxKernelMagics'].lab.settings)", "{'chip': 'v5e'}")
+        fresh.optimise(1)
+        expect(fresh.proposal).to_be_visible()
+        fresh.says("print(api.calls[-1]['chip'])", "v5e")
+    finally:
+        fresh.page.evaluate("() => window.jupyterapp.serviceManager.settings.save('maxkernel-nb:plugin', '{}')")
+
+
 def test_a_second_tab_shows_the_same_proposal_and_the_decision(notebook):
     other = LabPage(notebook.page.context.new_page(), notebook.page.url.replace("&reset", ""))
     expect(other.proposal).to_be_visible()
