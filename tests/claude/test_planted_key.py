@@ -68,7 +68,15 @@ def test_in_a_notebook(kernel, serve, name):
     assert not [text for text in seen if PLANTED in text]
     files = [p for p in kernel.folder.rglob("*") if p.is_file()]
     assert any(p.name == "everything.log" for p in files) and any(p.suffix == ".html" for p in files)
-    assert not [p for p in files if PLANTED.encode() in p.read_bytes()]
+    assert not [p for p in files if PLANTED.encode() in content(p)]
+
+
+def content(file):
+    """Nothing where it went meanwhile: sqlite's own files end with their connection."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def test_an_error_that_is_raised_carries_no_key(serve, claude, bench):
