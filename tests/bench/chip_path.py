@@ -73,7 +73,7 @@ def tasks():
     ks = kernels()
     small = "f32[1,2,256,128]"
     return {
-        "copy": (ks.double, "x: f32[256,512]", ks.COPY, "kernel"),
+        "copy": (ks.double, "x: f32[2048,1024]", ks.COPY, "kernel"),
         "product": (ks.gemm, "x: bf16[256,256], w: bf16[256,256], b: bf16[256]", ks.GEMM, "kernel"),
         "attention": (ks.attention, f"q: {small}, k: {small}, v: {small}", ks.ATTENTION, "kernel"),
         "row norm": (row_norm, "x: f32[512,256], gain: f32[256]", inspect.getsource(exemplar_rownorm), "rms_norm"),
