@@ -48,6 +48,29 @@ def softmax(x):
     return jax.nn.softmax(x, axis=-1)
 
 
+def waves(x):
+    return jnp.tanh(jnp.exp(-x * x) * jnp.sin(x)) + jnp.log1p(x * x)
+
+
+WAVES = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+
+def _body(x_ref, o_ref):
+    x = x_ref[...]
+    o_ref[...] = jnp.tanh(jnp.exp(-x * x) * jnp.sin(x)) + jnp.log1p(x * x)
+
+
+def kernel(x):
+    rows, n = x.shape
+    block = min(64, rows)
+    spec = pl.BlockSpec((block, n), lambda i: (i, 0))
+    return pl.pallas_call(_body, grid=(pl.cdiv(rows, block),), in_specs=[spec], out_specs=spec,
+                          out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+"""
+
 SOFTMAX = """
 import jax
 import jax.numpy as jnp
@@ -73,7 +96,7 @@ def tasks():
     ks = kernels()
     small = "f32[1,2,256,128]"
     return {
-        "copy": (ks.double, "x: f32[2048,1024]", ks.COPY, "kernel"),
+        "waves": (waves, "x: f32[256,256]", WAVES, "kernel"),
         "product": (ks.gemm, "x: bf16[256,256], w: bf16[256,256], b: bf16[256]", ks.GEMM, "kernel"),
         "attention": (ks.attention, f"q: {small}, k: {small}, v: {small}", ks.ATTENTION, "kernel"),
         "row norm": (row_norm, "x: f32[512,256], gain: f32[256]", inspect.getsource(exemplar_rownorm), "rms_norm"),
