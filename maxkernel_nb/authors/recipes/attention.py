@@ -10,7 +10,6 @@ from maxkernel_nb.authors.recipes import attention_source
 from maxkernel_nb.authors.recipes.attention_match import AttentionMatch, Sizes
 from maxkernel_nb.authors.recipes.attention_reader import Found, recognise_case
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Recipe,
@@ -20,6 +19,7 @@ from maxkernel_nb.authors.recipes.base import (
     in_every_case,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Step, combine
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -155,7 +155,7 @@ class AttentionRecipe(Recipe):
     def render(self, match: AttentionMatch, params: dict[str, int]) -> str:
         chip = chip_named(match.chip)
         need = self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 2, MIB)))
+        limit = vmem_limit(chip, need, spare=1 / 2)
         sums_on_mxu = chip.mxu_size >= 256 and match.sizes.v_dim == 128
         return attention_source.render(match, params, bound_text(self.bound(match), match.chip), limit, sums_on_mxu)
 

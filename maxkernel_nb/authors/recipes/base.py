@@ -147,6 +147,11 @@ def itemsize(dtype: str) -> int:
     return 1 if dtype.startswith("float8") else sizes.get(dtype, 4)
 
 
+def vmem_limit(chip: Chip, need: int, spare: float = 1 / 4) -> int:
+    """Bytes of VMEM that a kernel asks for: an estimate and what it may be short by; at least what is usual."""
+    return min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + int(need * spare), MIB)))
+
+
 def pad_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 

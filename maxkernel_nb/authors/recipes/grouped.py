@@ -10,7 +10,6 @@ from maxkernel_nb.authors.recipes import grouped_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.around import Around, aligned_cases, uses_lax
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -22,6 +21,7 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.blocks import FLOATS
 from maxkernel_nb.authors.recipes.graph import Graph, Node
@@ -147,7 +147,7 @@ class GroupedRecipe(Recipe):
 
     def render(self, match: GroupedMatch, params: dict[str, int]) -> str:
         chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB)))
+        limit = vmem_limit(chip, need)
         header = comment(
             f"{match.signature.entry}: a product of rows sorted by group as a Pallas TPU kernel.",
             f"Tiles: {params['BLOCK_M']} rows and {params['BLOCK_N']} columns of whole depth. Each group's weights are "

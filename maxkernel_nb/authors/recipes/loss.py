@@ -9,7 +9,6 @@ from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import loss_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -20,6 +19,7 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import BlockReader
@@ -190,7 +190,7 @@ class LossRecipe(Recipe):
 
     def render(self, match: LossMatch, params: dict[str, int]) -> str:
         chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB)))
+        limit = vmem_limit(chip, need)
         return loss_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

@@ -11,7 +11,6 @@ from maxkernel_nb.authors.recipes import moe_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.around import Around, aligned_cases
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -23,6 +22,7 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Reader, combine
 from maxkernel_nb.authors.recipes.graph import Graph
@@ -176,7 +176,7 @@ class MoeRecipe(Recipe):
 
     def render(self, match: MoeMatch, params: dict[str, int]) -> str:
         chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB)))
+        limit = vmem_limit(chip, need)
         return moe_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import paged_source
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -18,6 +17,7 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.paged_reader import MOST_WORK, Roles, suggest, tried, work
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -167,7 +167,7 @@ class PagedRecipe(Recipe):
     def render(self, match: PagedMatch, params: dict[str, int]) -> str:
         chip = chip_named(match.chip)
         need = self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 2, MIB)))
+        limit = vmem_limit(chip, need, spare=1 / 2)
         return paged_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

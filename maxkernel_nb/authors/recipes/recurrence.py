@@ -9,7 +9,6 @@ from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import recurrence_source
 from maxkernel_nb.authors.recipes.attention_match import Layout
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -22,6 +21,7 @@ from maxkernel_nb.authors.recipes.base import (
     in_every_case,
     itemsize,
     pad_up,
+    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import unify
 from maxkernel_nb.authors.recipes.recurrence_reader import FoundDecay, recognise_case
@@ -170,7 +170,7 @@ class RecurrenceRecipe(Recipe):
     def render(self, match: RecurrenceMatch, params: dict[str, int]) -> str:
         chip = chip_named(match.chip)
         need = self.vmem_bytes(match, params)
-        limit = min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 2, MIB)))
+        limit = vmem_limit(chip, need, spare=1 / 2)
         return recurrence_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 
