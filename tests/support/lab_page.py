@@ -126,9 +126,11 @@ class LabPage(NotebookPage):
         return self.sidebar
 
     def settle(self) -> None:
-        """Until every font is there, every animation has ended, and two frames were drawn."""
+        """Until every font is there, every animation that ends has ended (a cursor blinks for ever), and two frames
+        were drawn."""
         self.page.evaluate("""async () => {
             await document.fonts.ready;
-            await Promise.all(document.getAnimations().map(one => one.finished.catch(() => undefined)));
+            const ending = document.getAnimations().filter(one => one.effect?.getComputedTiming().endTime !== Infinity);
+            await Promise.all(ending.map(one => one.finished.catch(() => undefined)));
             await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
         }""")
