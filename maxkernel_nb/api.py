@@ -21,7 +21,7 @@ from maxkernel_nb.engine.runtime import RunSettings, Runtime
 from maxkernel_nb.engine.state import RunState, fold
 from maxkernel_nb.errors import ApprovalRequired, JournalError, TaskError, UsageError
 from maxkernel_nb.journal import Journal, read_events, read_timed_events, writer
-from maxkernel_nb.modes import mode as find_mode
+from maxkernel_nb.modes import drive_of
 from maxkernel_nb.options import POLICIES, STRATEGIES
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
@@ -66,7 +66,7 @@ def start(
     ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
     be recorded.
     """
-    drive = find_mode(mode)
+    drive = drive_of(mode)
     settings = _settings(policy, budget, tuning_points, strategy, executor, seed)
     place = Project(project).prepare()
     if settings.executor == "ray":  # before anything is recorded: there may be no cluster
@@ -176,7 +176,7 @@ def resume(run_id: str, fn: Callable[..., Any] | None = None, *, namespace: dict
         run.emit(ev.OptionsChanged(options={"taken_over": run.state.best or ""}))
     if doubt:
         run.emit(ev.Noted(level="warning", text=doubt))
-    drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else find_mode(run.state.mode)
+    drive = bind_again if state.outcome is ev.RunOutcome.ACCEPTED else drive_of(run.state.mode)
     _launch(run, TaskView(task=task, trace=_retrace(task, fn)), chosen, binder, settings, drive, on_created)
     return run
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _HERE = Path(__file__).parent
-MARKS = {"pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!", "done": "✓", "running": "…", "ended": "–"}
+MARKS = {"pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!", "done": "✓", "running": "…", "ended": "–",
+         "partly": "◐"}
 
 
 _DRAWING = threading.Lock()  # matplotlib draws for one thread at a time

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from maxkernel_nb.document.model import Document
 
-_MARKS = {"done": "✓", "running": "…", "ended": "–", "pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!"}
+_MARKS = {"done": "✓", "running": "…", "ended": "–", "pass": "✓", "fail": "✗", "declined": "–", "infrastructure": "!",
+          "partly": "◐"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -74,10 +75,14 @@ def _plan(doc: Document, width: int) -> str:
 def _checks(doc: Document, width: int) -> str:
     if doc.checks is None:
         return ""
-    gates = "   ".join(f"{_MARKS[g.outcome]} {g.gate} {g.passed}/{g.total}" for g in doc.checks.gates)
+    gates = "   ".join(f"{_MARKS[g.outcome]} {g.gate} {g.passed}/{g.total}{_aside(g.note)}" for g in doc.checks.gates)
     bad = [f"✗ {r.gate} {r.case} seed {r.seed}: {r.summary}" for r in doc.checks.rows if r.outcome == "fail"]
     found = [f"  {text}" for r in doc.checks.rows if r.outcome == "fail" for text in r.findings]
     return "\n".join((_wrap(doc.checks.verdict, width), gates, *bad, *found))
+
+
+def _aside(note: str) -> str:
+    return f" ({note})" if note else ""
 
 
 def _profile(doc: Document) -> str:

@@ -128,17 +128,25 @@ def _times(state: RunState) -> str:
 def _evidence(state: RunState) -> m.Evidence | None:
     if state.measured is not None:
         return _measured(state)
-    best = state.candidates.get(state.best) if state.best else None
-    profile = (best.profile if best else None) or state.baseline
-    if profile is None:
+    if not state.compared:
         return None
-    error = f"±{profile.error_pct:.0f} %" if profile.error_pct is not None else ""
+    profile, off = state.compared[-1], state.model_error_pct
+    error = f"±{off:.0f} %" if off is not None else ""
     where = "the TPU compiler's schedule" if profile.source == "schedule" else "the compiler's own estimates"
-    typical = (
-        f" Typical error {error}" + (f" ({profile.error_source})." if profile.error_source else ".") if error else ""
-    )
+    typical = f" {_typical(state)}{_calibration(profile.error_source)}." if error else ""
     text = f"Modelled for {profile.chip} from {where}; nothing was measured on a chip.{typical}"
     return m.Evidence(kind="modelled", error=error, text=text)
+
+
+def _typical(state: RunState) -> str:
+    """The one figure beside the headline, and where two programs are compared, what it is the larger of."""
+    errors = [f"{p.error_pct:.0f}" for p in state.compared if p.error_pct is not None]
+    of_two = f", the larger of XLA's program's ({errors[0]} %) and the kernel's ({errors[1]} %)" if errors[1:] else ""
+    return f"Typical error ±{state.model_error_pct:.0f} %{of_two}"
+
+
+def _calibration(source: str) -> str:
+    return f"; checked against {source}" if source else ""
 
 
 def _measured(state: RunState) -> m.Evidence:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 
 from maxkernel_nb.document import model as m
 from maxkernel_nb.document.profile import size_text, time_text
@@ -16,6 +18,7 @@ _TONES: dict[str, m.Tone] = {
     Outcome.INFRASTRUCTURE: "warn",
 }
 MOST_ROWS = 500
+PARTLY = "partly"  # a gate that passed where it judged, and declined to judge the rest
 _WORST = (Outcome.FAIL, Outcome.INFRASTRUCTURE, Outcome.PASS, Outcome.DECLINED)
 
 
@@ -44,9 +47,13 @@ def checks_view_of(shown: CandidateState) -> m.ChecksView | None:
 
 
 def _gate_row(gate: GateName, verdicts: list[Verdict]) -> m.GateRow:
-    found = {v.outcome for v in verdicts}
-    passed = sum(v.outcome is Outcome.PASS for v in verdicts)
-    return m.GateRow(gate=gate, outcome=next(o for o in _WORST if o in found), passed=passed, total=len(verdicts))
+    found = Counter(v.outcome for v in verdicts)
+    outcome = next(str(o) for o in _WORST if o in found)
+    if outcome == Outcome.PASS and found[Outcome.DECLINED]:
+        outcome = PARTLY
+    others = ((Outcome.FAIL, "failed"), (Outcome.INFRASTRUCTURE, "not judged"), (Outcome.DECLINED, "declined"))
+    note = ", ".join(f"{found[o]} {word}" for o, word in others if found[o])
+    return m.GateRow(gate=gate, outcome=outcome, passed=found[Outcome.PASS], total=len(verdicts), note=note)
 
 
 def _verdict_sentence(verdicts: tuple[Verdict, ...]) -> str:
@@ -58,9 +65,16 @@ def _verdict_sentence(verdicts: tuple[Verdict, ...]) -> str:
     cases, seeds = len({v.case for v in drawn}), len({v.seed for v in drawn})
     if not checks:
         return "Not checked yet."
-    return (
-        f"Correct on {_count(cases, 'shape case')} and {_count(seeds, 'seed')} ({_count(len(checks), 'comparison')})."
-    )
+    compared = _count(len(checks), "comparison")
+    said = f"Correct on {_count(cases, 'shape case')} and {_count(seeds, 'seed')} ({compared})."
+    return " ".join((said, *_left_out(verdicts)))
+
+
+def _left_out(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
+    """What no comparison was made of, by reason: a pass says nothing of it."""
+    declined = Counter(v.summary for v in verdicts if v.gate is GateName.CHECK and v.outcome is Outcome.DECLINED)
+    for reason, n in declined.items():
+        yield f"{_count(n, 'check')} declined: {reason.rstrip('.')}."
 
 
 def _count(n: int, word: str) -> str:

@@ -115,12 +115,16 @@ class DiffView(Value):
 
 
 class GateRow(Value):
-    """One rung of the ladder: how many verdicts it gave and its worst outcome."""
+    """One rung of the ladder: how many verdicts it gave and its worst outcome.
+
+    ``outcome`` is ``partly`` where nothing failed and some verdicts were declined; ``note`` says how many were what.
+    """
 
     gate: str
     outcome: str
     passed: int
     total: int
+    note: str = ""
 
 
 class CheckRow(Value):

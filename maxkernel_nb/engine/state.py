@@ -120,6 +120,17 @@ class RunState(Value):
         return next((q.asked for q in reversed(self.questions.values()) if q.answer is None), None)
 
     @property
+    def compared(self) -> tuple[ScheduleProfile, ...]:
+        """The modelled programs behind the figures: XLA's, then the best kernel's, as far as there are any."""
+        best = self.candidates.get(self.best) if self.best else None
+        return tuple(p for p in (self.baseline, best.profile if best else None) if p is not None)
+
+    @property
+    def model_error_pct(self) -> float | None:
+        """What stands beside a modelled comparison, everywhere: the larger of its programs' typical errors (%)."""
+        return max((p.error_pct for p in self.compared if p.error_pct is not None), default=None)
+
+    @property
     def settled(self) -> bool:
         """It ended, or waits for something still undecided: right after an answer it goes on."""
         undecided = self.open_question is not None or self.open_proposal is not None

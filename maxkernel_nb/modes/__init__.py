@@ -8,11 +8,11 @@ from maxkernel_nb.modes.auto import auto
 from maxkernel_nb.modes.hitl import hitl
 from maxkernel_nb.modes.search import search
 
-MODES: dict[str, Mode] = {"auto": auto, "hitl": hitl, "search": search}
+DRIVES: dict[str, Mode] = {"auto": auto, "hitl": hitl, "search": search}
 
 
-def mode(name: str) -> Mode:
-    """Raises ``UsageError`` naming the modes there are."""
-    if name not in MODES:
-        raise UsageError(f"There is no mode {name!r} in this version; use one of: {', '.join(MODES)}.")
-    return MODES[name]
+def drive_of(name: str) -> Mode:
+    """What drives a run of that mode (``options.MODES`` says what each is for). Raises ``UsageError`` naming them."""
+    if name not in DRIVES:
+        raise UsageError(f"There is no mode {name!r} in this version; use one of: {', '.join(DRIVES)}.")
+    return DRIVES[name]

@@ -140,11 +140,10 @@ def claim_of(runtime: Runtime) -> str:
         )
     if state.speedup is None or state.baseline is None:
         return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
-    profiles = [state.baseline, state.candidates[state.best].profile]
-    errors = [p.error_pct for p in profiles if p is not None and p.error_pct is not None]
-    error = f" (model error about {max(errors):.0f} %)" if errors else ""
-    if errors and state.speedup < 1 + max(errors) / 100:
-        error = f" (a gain inside the model's error of about {max(errors):.0f} %)"
+    off = state.model_error_pct
+    error = f" (model error about {off:.0f} %)" if off is not None else ""
+    if off is not None and state.speedup < 1 + off / 100:
+        error = f" (a gain inside the model's error of about {off:.0f} %)"
     return (
         f"{state.speedup:.2f}x over XLA on {runtime.task.chip}, modelled{error}: "
         f"{state.baseline.modelled_ms:.4g} ms to {state.best_ms:.4g} ms; {verified}{loosened}."

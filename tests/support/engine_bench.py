@@ -9,7 +9,7 @@ from maxkernel_nb.engine.loop import Engine
 from maxkernel_nb.engine.runtime import RunSettings, Runtime
 from maxkernel_nb.evaluate.fake import FakeEvaluator
 from maxkernel_nb.journal import Journal, read_events
-from maxkernel_nb.modes import mode
+from maxkernel_nb.modes import drive_of
 from maxkernel_nb.run import Run
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, KernelTask
@@ -61,7 +61,7 @@ class Bench:
             view=TaskView(task=task, trace=lambda case: None), settings=RunSettings(**settings),
             binder=NamespaceBinder(self.namespace, self.reference),
         )
-        run.work = self.engine.submit(runtime.drive(drive or mode(mode_name)))
+        run.work = self.engine.submit(runtime.drive(drive or drive_of(mode_name)))
         return run
 
 

@@ -97,8 +97,13 @@ def test_weak_task_and_loosened_tolerance_are_flagged():
 
 def test_checks_are_counted_by_gate_and_failures_carry_advice():
     checks = doc(samples.waiting()).checks
-    assert checks.verdict == "Correct on 3 shape cases and 3 seeds (9 comparisons)."
-    assert [(g.gate, g.passed, g.total) for g in checks.gates][2] == ("check", 9, 10)
+    assert checks.verdict == (
+        "Correct on 3 shape cases and 3 seeds (9 comparisons). "
+        "1 check declined: n = 250 is no multiple of BLOCK_K; the reference serves it."
+    )
+    check = checks.gates[2]
+    assert (check.gate, check.outcome, check.passed, check.total) == ("check", "partly", 9, 10)
+    assert check.note == "1 declined"  # a tick beside 9/10 would say that all is well
     failed = doc(samples.kept()).checks
     assert failed.verdict.startswith("Failed at check")
     assert failed.rows[-1].findings == (
@@ -106,12 +111,19 @@ def test_checks_are_counted_by_gate_and_failures_carry_advice():
     )
 
 
+def test_one_error_stands_beside_the_headline_in_the_sentence_and_in_the_claim():
+    state = samples.state(samples.waiting())
+    seen = document(state).header.evidence
+    assert state.model_error_pct == 14 and seen.error == "±14 %"
+    assert "±14 %, the larger of XLA's program's (11 %) and the kernel's (14 %)" in seen.text
+
+
 def test_edges_and_cores_are_named_and_no_seeds():
     passed = {"gate": GateName.CHECK, "outcome": Outcome.PASS, "summary": "Within the error budget."}
     made = [Verdict(case="small", seed=7, variant=variant, **passed) for variant in ("zeros", "two cores")]
     judged = [ev.VerdictReached(candidate=samples.candidate().id, verdict=v) for v in made]
     checks = doc([*samples.tuned(), *judged]).checks
-    assert checks.verdict == "Correct on 3 shape cases and 3 seeds (11 comparisons)."
+    assert checks.verdict.startswith("Correct on 3 shape cases and 3 seeds (11 comparisons).")
     assert [row.seed for row in checks.rows[-2:]] == ["7, zeros", "7, two cores"]
 
 

@@ -7,7 +7,7 @@ import type {
 } from "./wire";
 
 export const MARKS: Record<string, string> = {
-  pass: "✓", fail: "✗", declined: "–", infrastructure: "!", done: "✓", running: "●", ended: "–",
+  pass: "✓", fail: "✗", declined: "–", infrastructure: "!", done: "✓", running: "●", ended: "–", partly: "◐",
 };
 
 export function mark(state: string): Child {
@@ -68,7 +68,7 @@ export function plan(view: PlanView): Child[] {
 export function ladder(view: ChecksView): Child {
   return h("ul", { class: "mkn-ladder", "aria-label": "Gates" }, view.gates.map((g) =>
     h("li", { class: `mkn-gate mkn-gate-${g.outcome}` }, mark(g.outcome), ` ${g.gate} `,
-      h("span", { class: "mkn-quiet" }, `${g.passed}/${g.total}`), h("span", { class: "mkn-sr" }, ` ${g.outcome}`))));
+      h("span", { class: "mkn-quiet" }, `${g.passed}/${g.total}${g.note && `, ${g.note}`}`), h("span", { class: "mkn-sr" }, ` ${g.outcome}`))));
 }
 
 export function checks(view: ChecksView, all = true, more: () => void = () => undefined): Child[] {

@@ -99,6 +99,7 @@ export interface GateRow {
   outcome: string;
   passed: number;
   total: number;
+  note: string;
 }
 
 export interface CheckRow {
