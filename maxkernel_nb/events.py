@@ -348,6 +348,7 @@ class EdgeKind(StrEnum):
     MERGE = "merge"  # of two parents
     REPAIR = "repair"
     HUMAN = "human"
+    CHECK = "check"  # nothing new: the full check of a kernel that is compiled and modelled already
 
 
 class EdgeAdded(Event):

@@ -61,7 +61,10 @@ class Node:
 
 
 class Graph:
-    """``nodes`` in the order of their first draw. ``curve``: (judgements, best ms) at each gain."""
+    """``nodes`` in the order of their first draw.
+
+    ``best``: the fastest verified one. A faster one may be timed already, its check still to come: ``lead_ms`` is its.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -69,8 +72,8 @@ class Graph:
         self.observed: dict[int, ev.DrawObserved] = {}
         self.best: str | None = None
         self.cost = 0
-        self.improved_at = -1  # the draw that last gave a better best
-        self.curve: list[tuple[int, float]] = []
+        self.improved_at = -1  # the draw that last gave a faster kernel than all before
+        self.checked: set[str] = set()  # nodes whose full check was drawn after they were timed
         self.trust = 1.0  # the least share of its lower bound that any kernel here took: bounds are estimates too
         self.pinned: dict[str, int] = {}  # node -> draws made when it was pinned
         self.pruned: set[str] = set()
@@ -80,6 +83,9 @@ class Graph:
     def add(self, edge: ev.EdgeAdded, candidate: Candidate | None) -> None:
         """A draw gave a candidate (or none)."""
         self.edges[edge.draw] = edge
+        if edge.how is ev.EdgeKind.CHECK:
+            self.checked.add(edge.candidate)
+            return
         if candidate is None:
             return
         known = self.nodes.get(edge.candidate)
@@ -103,16 +109,21 @@ class Graph:
         node = self.nodes.get(seen.candidate)
         if node is None or seen.result == "known":
             return
+        lead = self.lead_ms
+        if node.timed and node.ms is not None:
+            self._by_time.remove((node.ms, node.draw, node.id))
         node.result, node.ms, node.cost = seen.result, seen.modelled_ms, node.cost + seen.cost
         node.profiled(profile)
         if node.ms and node.bound_ms:
             self.trust = min(self.trust, node.ms / node.bound_ms)
         if node.timed and node.ms is not None:
             bisect.insort(self._by_time, (node.ms, node.draw, node.id))
+            if lead is None or node.ms < lead:
+                self.improved_at = seen.draw
         if node.result == "verified" and self._better(node):
-            self.best, self.improved_at = node.id, seen.draw
-            if node.ms is not None:
-                self.curve.append((self.cost, node.ms))
+            self.best = node.id
+            if node.ms is None:
+                self.improved_at = seen.draw
 
     def _better(self, node: Node) -> bool:
         if self.best is None:
@@ -129,6 +140,31 @@ class Graph:
     @property
     def best_ms(self) -> float | None:
         return self.nodes[self.best].ms if self.best is not None else None
+
+    @property
+    def lead_ms(self) -> float | None:
+        """Of the fastest kernel that the judge timed and has not refused."""
+        return self._by_time[0][0] if self._by_time else None
+
+    def unchecked(self) -> Iterator[Node]:
+        """Timed nodes that would be the best if they passed their full check, the fastest first."""
+        for ms, _, node in self._by_time:
+            if self.best_ms is not None and ms >= self.best_ms:
+                return
+            if self.nodes[node].result == "timed" and node not in self.checked:
+                yield self.nodes[node]
+
+    @property
+    def curve(self) -> list[tuple[int, float]]:
+        """(judgements, ms) at each gain of the fastest kernel; those that failed their check later are left out."""
+        found: list[tuple[int, float]] = []
+        cost = 0
+        for seen in self.observed.values():
+            cost += seen.cost
+            node = self.nodes.get(seen.candidate)
+            if node is not None and node.timed and node.ms is not None and (not found or node.ms < found[-1][1]):
+                found.append((cost, node.ms))
+        return found
 
     def fastest(self, most: int | None = None) -> list[Node]:
         """Nodes that may have children, the fastest first. What it costs depends on ``most``, not on all there are."""

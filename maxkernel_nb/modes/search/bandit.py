@@ -140,8 +140,8 @@ class Bandit(Base):
             return
         node = graph.nodes[seen.candidate]
         reward = 0.0
-        if node.timed and node.ms is not None and graph.best_ms is not None:
-            reward = 1.0 if graph.improved_at == seen.draw else 0.5 * (graph.best_ms / node.ms) ** 4
+        if node.timed and node.ms is not None and graph.lead_ms is not None:
+            reward = 1.0 if graph.improved_at == seen.draw else 0.5 * (graph.lead_ms / node.ms) ** 4
         self._tries.setdefault(way, []).append(reward)
 
 

@@ -32,7 +32,7 @@ class Beam(Base):
         fastest = graph.fastest(4 * self.width)
         if not fastest:
             return []
-        limit = self.keep * (graph.best_ms or fastest[0].ms or 0.0)
+        limit = self.keep * (graph.lead_ms or fastest[0].ms or 0.0)
         found: list[str] = []
         for node in fastest:
             within = node.ms is not None and node.ms <= limit

@@ -14,7 +14,7 @@ from maxkernel_nb.modes.search.parallel import Parallel
 from maxkernel_nb.modes.search.strategy import Base
 
 STRATEGIES: dict[str, Callable[..., Base]] = {"parallel": Parallel, "beam": Beam, "evolve": Evolve, "bandit": Bandit}
-_FEW, _MANY = 8, 400  # judgements
+_MANY = 400  # judgements
 
 
 def strategy_named(name: str, world: World, judged: int | None, seed: int = 0) -> Base:
@@ -27,10 +27,8 @@ def strategy_named(name: str, world: World, judged: int | None, seed: int = 0) -
 
 
 def by_budget(world: World, judged: int | None, seed: int = 0, **options: Any) -> Base:
-    """A beam for a handful of judgements (a model of costs needs a few first), the bandit for up to some hundreds (its
-    model makes each count), islands beyond (an exact model's cost grows with the cube of what it has seen)."""
-    if judged is not None and judged < _FEW:
-        return Beam(world, seed, **options)
+    """The bandit for up to some hundreds of judgements (its model of costs, with the author's estimates, makes each
+    count), islands beyond (an exact model's cost grows with the cube of what it has seen)."""
     if judged is not None and judged > _MANY:
         return Evolve(world, seed, islands=4, **options)
     return Bandit(world, seed, **options)

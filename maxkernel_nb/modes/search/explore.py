@@ -3,6 +3,9 @@
 Draw number n is made when exactly the draws before n - width + 1 were observed, whatever finished first. So the graph
 depends on the answers alone, never on their timing: a resumed search reads what is recorded and goes on as it would
 have without the crash.
+
+A kernel's values are checked once its time leads for a while, and at the end: the dear gates are for those that may
+win. Such a check is a draw of its own, so that others are judged meanwhile.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import judge, keep_if_better
 from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.authors.model_errors import AttemptFailed
-from maxkernel_nb.engine.graph import Graph
+from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import TUNING_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON
 from maxkernel_nb.modes.search.contract import Draw
-from maxkernel_nb.modes.search.stopping import at_roofline, on_a_plateau, out_of_judgements
+from maxkernel_nb.modes.search.stopping import at_roofline, on_a_plateau, out_of_judgements, out_of_time
 from maxkernel_nb.modes.search.strategy import Base, hopeless
 from maxkernel_nb.modes.search.turns import Turns
 from maxkernel_nb.modes.search.world import AuthorWorld
@@ -30,7 +33,10 @@ from maxkernel_nb.task import Candidate, Outcome
 
 Result = Literal["verified", "timed", "failed", "none"]
 _WRITTEN = (ev.EdgeKind.REFINE, ev.EdgeKind.REPAIR)
+_UNJUDGED = (ev.EdgeKind.HUMAN, ev.EdgeKind.CHECK)  # what no bound may cancel
 _TIE = 0.003  # relative; such a gain is not worth a full check
+_STANDS = 4  # observed draws that left a leading kernel in the lead, before it is checked
+_JUDGEMENTS_A_CHECK = 10  # at least, before the end
 _TRIES = 20  # parents asked for before the ideas count as used up
 
 
@@ -79,11 +85,13 @@ class Explorer:
         """As many draws as fit; why there are not more, empty when all places are taken."""
         while len(self._flights) < self.width:
             self.graph.mark(self.runtime.run.state.marks.values())
-            if self._number not in self._edges and (reason := self._enough()):
-                return reason
-            flight = self._next()
+            reason = self._enough() if self._number not in self._edges else ""
+            flight = None if reason else self._next()
             if flight is None:
-                return "Every idea at hand was tried."
+                reason = reason or "Every idea at hand was tried."
+                flight = self._last_check() if not self._flights else None
+            if flight is None:
+                return reason
             self._launch(flight)
         return ""
 
@@ -95,20 +103,48 @@ class Explorer:
         roofline = min([*floors, *([baseline.roofline_ms] if baseline else [])], default=0.0)
         budget = self.runtime.settings.budget
         return (at_roofline(self.graph, roofline) or on_a_plateau(self.graph) or self.strategy.done(self.graph)
-                or out_of_judgements(self.graph, budget, len(self._flights)))
+                or out_of_judgements(self.graph, budget, len(self._flights))
+                or out_of_time(budget, self.runtime.run.state.spend))
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     def _next(self) -> Flight | None:
         edge = self._edges.get(self._number)
-        proposed = self._human() or self._proposed()
+        proposed = self._human() or self._due_check() or self._proposed()
         if edge is not None:
             return self._again(edge)
         if proposed is None:
             return None
         draw, candidate = proposed
-        known = candidate is not None and candidate.id in self.graph.nodes
-        return Flight(self._number, draw, candidate, known)
+        return Flight(self._number, draw, candidate, self._known(draw, candidate))
+
+    def _known(self, draw: Draw, candidate: Candidate | None) -> bool:
+        """It is a node already, and not drawn to be checked."""
+        return draw.how is not ev.EdgeKind.CHECK and candidate is not None and candidate.id in self.graph.nodes
+
+    def _due_check(self) -> tuple[Draw, Candidate] | None:
+        """Of the kernel that leads, once it stands; checks are a small share of all judgements before the end."""
+        node = self._to_check()
+        if node is None or self.graph.cost < _JUDGEMENTS_A_CHECK * (len(self.graph.checked) + 1):
+            return None
+        stood = sum(1 for n, seen in self.graph.observed.items() if n > node.draw and seen.cost)
+        return self._check(node) if stood >= _STANDS else None
+
+    def _last_check(self) -> Flight | None:
+        """Everything was observed: the fastest kernels are checked until one passes."""
+        node, budget = self._to_check(), self.runtime.settings.budget
+        if node is None or (budget.judged is not None and self.graph.cost >= budget.judged):
+            return None
+        return Flight(self._number, *self._check(node))
+
+    def _to_check(self) -> Node | None:
+        node, best = next(self.graph.unchecked(), None), self.graph.best_ms
+        worth = node is not None and (best is None or (node.ms is not None and node.ms < best * (1 - _TIE)))
+        return node if worth else None
+
+    def _check(self, node: Node) -> tuple[Draw, Candidate]:
+        draw = Draw(ev.EdgeKind.CHECK, node.family, (), node.params, "its time leads", node.lineage)
+        return draw, self.runtime.run.state.candidates[node.id].candidate
 
     def _human(self) -> tuple[Draw, Candidate | None] | None:
         """A person's own kernel goes first."""
@@ -148,7 +184,7 @@ class Explorer:
         draw = Draw(edge.how, edge.family, edge.parents, known.candidate.params if known else {}, edge.idea,
                     edge.lineage)
         candidate = None if _is_written(draw) or known is None else known.candidate
-        return Flight(self._number, draw, candidate, edge.candidate in self.graph.nodes)
+        return Flight(self._number, draw, candidate, self._known(draw, candidate))
 
     def _launch(self, flight: Flight) -> None:
         candidate, number = flight.candidate, flight.number
@@ -177,8 +213,8 @@ class Explorer:
         assert candidate is not None
         if flight.known:
             return Made(edge, candidate)
-        human = flight.draw.how is ev.EdgeKind.HUMAN
-        return Made(edge, candidate, await self._gates(flight.number, candidate, dear=human))
+        dear = flight.draw.how in _UNJUDGED or flight.number == 0  # the first kernel is the first best, if it passes
+        return Made(edge, candidate, await self._gates(flight.number, candidate, dear))
 
     async def _gates(self, number: int, candidate: Candidate, dear: bool) -> Judged:
         async with self.turns.turn(number, dear):
@@ -224,10 +260,14 @@ class Explorer:
         self.graph.observe(seen, profile)
         if flight.number not in self._observed:
             self.runtime.run.emit(seen)
+        if flight.draw.how is not ev.EdgeKind.CHECK:
+            self._learn(seen)
+        self._cancel_dominated()
+
+    def _learn(self, seen: ev.DrawObserved) -> None:
         if lesson := self.strategy.lessons.observe(self.graph, seen):
             self.runtime.run.emit(ev.LessonLearned(text=lesson, evidence=f"draw {seen.draw}"))
         self.strategy.observe(self.graph, seen)
-        self._cancel_dominated()
 
     async def _awaited(self, flight: Flight) -> Made:
         if flight.dominated:
@@ -244,21 +284,17 @@ class Explorer:
         if flight.dominated or judged is None:
             return ev.DrawObserved(draw=number, candidate=candidate.id, result="dominated", cost=1)
         cost, ms = 1, judged.assessment.modelled_ms
-        if not judged.assessment.failed and not judged.assessment.correct and self._worth_a_check(judged, ms):
+        if not judged.assessment.failed and not judged.assessment.correct and self.graph.best is None:
             judged, cost = await self._gates(number, candidate, dear=True), 2
         keep_if_better(self.runtime, candidate, judged)
         return ev.DrawObserved(draw=number, candidate=candidate.id, result=_result_of(judged, ms), modelled_ms=ms,
                                cost=cost)
 
-    def _worth_a_check(self, judged: Judged, ms: float | None) -> bool:
-        best = self.graph.best_ms
-        return self.graph.best is None or (ms is not None and best is not None and ms < best * (1 - _TIE))
-
     def _cancel_dominated(self) -> None:
         """Draws in flight whose own bound is no better than the best: what they would say is not waited for."""
         for flight in self._flights:
             bound = flight.candidate.bound_ms if flight.candidate is not None else None
-            if not flight.known and flight.draw.how is not ev.EdgeKind.HUMAN and hopeless(self.graph, bound):
+            if not flight.known and flight.draw.how not in _UNJUDGED and hopeless(self.graph, bound):
                 flight.dominated = True
                 flight.task.cancel(ABANDON)
 

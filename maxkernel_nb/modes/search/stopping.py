@@ -6,8 +6,10 @@ import math
 
 from maxkernel_nb.budget import Budget
 from maxkernel_nb.engine.graph import Graph
+from maxkernel_nb.events import Spend
 
 NEAR_ROOFLINE = 1.08  # modelled time over the roofline's; closer is within the model's own error
+_KEPT = 0.1  # share of the wall time that is kept for the fastest kernel's full check
 CONFIDENCE = 0.9
 CHANCE = 0.1  # a plateau: a further draw has less than this chance to bring a faster kernel
 
@@ -22,9 +24,9 @@ def plateau_length(confidence: float = CONFIDENCE, chance: float = CHANCE) -> in
 
 
 def at_roofline(graph: Graph, roofline_ms: float) -> str:
-    if not roofline_ms or graph.best_ms is None or graph.best_ms > NEAR_ROOFLINE * roofline_ms:
+    if not roofline_ms or graph.lead_ms is None or graph.lead_ms > NEAR_ROOFLINE * roofline_ms:
         return ""
-    return f"The best kernel's {graph.best_ms:.4g} ms is within {NEAR_ROOFLINE - 1:.0%} of the roofline."
+    return f"The best kernel's {graph.lead_ms:.4g} ms is within {NEAR_ROOFLINE - 1:.0%} of the roofline."
 
 
 def on_a_plateau(graph: Graph) -> str:
@@ -42,3 +44,10 @@ def out_of_judgements(graph: Graph, budget: Budget, in_flight: int) -> str:
     if budget.judged is None or graph.cost + in_flight + 1 < budget.judged:
         return ""
     return f"The budget of {budget.judged} candidates judged is used up; raise it with --budget and resume."
+
+
+def out_of_time(budget: Budget, spend: Spend) -> str:
+    if budget.wall_seconds is None or spend.wall_seconds < (1 - _KEPT) * budget.wall_seconds:
+        return ""
+    return (f"Of the budget of {budget.wall_seconds:g} wall seconds the last {_KEPT:.0%} is kept for the fastest "
+            "kernel's full check; raise it with --budget and resume.")

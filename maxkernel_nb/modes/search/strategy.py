@@ -111,7 +111,7 @@ class Base:
             seen = self.preview(graph, family, move.params)
             if seen is None:
                 continue
-            mean, tries = self.lessons.expect(move.key, node.bound_by, prior(node, move, seen.bound_ms, graph.best_ms))
+            mean, tries = self.lessons.expect(move.key, node.bound_by, prior(node, move, seen.bound_ms, graph.lead_ms))
             doubt = _REPEAT if self.repeats(family, move.params) else 0.0
             scored.append((mean + _CURIOSITY / math.sqrt(tries + 1) - doubt, self.dice.random(), move))
         scored.sort(key=lambda s: (-s[0], s[1]))
@@ -198,23 +198,24 @@ class Base:
         return since >= _RETUNES_A_REWRITE
 
     def _promising(self, graph: Graph) -> Node | None:
-        """The fastest node of a slow family that its own floor allows to win; at most ``SLACK`` of all draws."""
-        if graph.best_ms is None or self._slow_draws + 1 > SLACK * (len(graph.edges) + 1):
+        """The fastest node of a slow family that its own floor allows to win; at most ``SLACK`` of all draws. Of equal
+        floors the fastest goes first, so that a line of rewrites that gets faster is followed down."""
+        if graph.lead_ms is None or self._slow_draws + 1 > SLACK * (len(graph.edges) + 1):
             return None
         heads: dict[str, Node] = {}
         for node in graph.fastest(_HEADS):
             heads.setdefault(node.family, node)
         slow = [
             n for n in heads.values()
-            if n.ms is not None and n.ms > KEEP * graph.best_ms and n.floor_ms * _HEADROOM < graph.best_ms
+            if n.ms is not None and n.ms > KEEP * graph.lead_ms and n.floor_ms * _HEADROOM < graph.lead_ms
             and self._slack_draws.get(n.family, 0) < _SLACK_PATIENCE
         ]
-        return min(slow, key=lambda n: (n.floor_ms, n.draw), default=None)
+        return min(slow, key=lambda n: (n.floor_ms, n.ms, n.draw), default=None)
 
 
 def hopeless(graph: Graph, bound_ms: float | None) -> bool:
     """Its own lower bound, trusted as far as bounds held in this run, is no better than what is known."""
-    return bound_ms is not None and graph.best_ms is not None and bound_ms * graph.trust >= graph.best_ms
+    return bound_ms is not None and graph.lead_ms is not None and bound_ms * graph.trust >= graph.lead_ms
 
 
 def _leads(graph: Graph, node: Node) -> bool:
