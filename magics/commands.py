@@ -55,7 +55,7 @@ class Commands:
         if not _is_live(run) or is_batch(self.shell):
             from maxkernel_nb.widgets.publisher import state_bundle
 
-            return Bundle(state_bundle(_state(run)))
+            return Bundle(state_bundle(_state(run), self._away(run)))
         if not hasattr(self.shell, "kernel"):
             from maxkernel_nb.document.build import document
             from maxkernel_nb.widgets.text import render_text
@@ -99,7 +99,7 @@ class Commands:
         state = _state(self._find(line))
         path = Path(line.extra) if line.extra else Project(project).reports / f"{run_id}.html"
         try:
-            write_atomically(path, render_page(document(state)).encode())
+            write_atomically(path, render_page(document(state, self._away(self._find(line)))).encode())
         except OSError as error:
             raise UsageError(
                 f"The report cannot be written to {path} ({error.strerror}); pass another file: "
@@ -322,7 +322,8 @@ class Commands:
         from maxkernel_nb.document.build import document
         from maxkernel_nb.widgets.html import render_page
 
-        return render_page(document(_state(self._find(line))))
+        run = self._find(line)
+        return render_page(document(_state(run), self._away(run)))
 
     # -- finding runs ------------------------------------------------------------------------------------------------
 
@@ -333,6 +334,15 @@ class Commands:
     def _find(self, line: CommandLine) -> Any:
         run_id, project = self._locate(line)
         return self._api().find_run(run_id, project=project)
+
+    def _away(self, run: Any) -> str:
+        from maxkernel_nb.document.next_action import away
+        from maxkernel_nb.journal import writer
+        from maxkernel_nb.store import Project
+
+        if _is_live(run):
+            return ""
+        return away(run, writer(Project(self.project).runs / run.run_id))
 
     def _locate(self, line: CommandLine) -> tuple[str, str]:
         """A run's id and its project folder: another one than the settings' after a cell with ``--project``."""

@@ -6,10 +6,12 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Callable
+from html import escape
 from typing import Any
 from uuid import uuid4
 
 from maxkernel_nb.document.build import document
+from maxkernel_nb.document.next_action import away
 from maxkernel_nb.engine.state import RunState
 from maxkernel_nb.widgets.coalesce import Coalescer
 from maxkernel_nb.widgets.html import render_fragment
@@ -70,7 +72,7 @@ class Publisher:
             if self.panel is None:
                 self.panel = RunPanel(self.run)
             data, metadata = self.panel._repr_mimebundle_()  # type: ignore[misc]
-            self._publish(data, metadata, self.display_id, False)
+            self._publish({**data, "text/html": _without_widgets(self.run.id)}, metadata, self.display_id, False)
             self._displayed = True
         self._follow()
 
@@ -131,9 +133,10 @@ class Publisher:
         if self.panel is None or self.run.state.ended:
             return
         state = self.run.state
-        self._publish(state_bundle(state, pictures=False), {}, self.display_id, self._displayed)
+        left = away(state)
+        self._publish(state_bundle(state, left, pictures=False), {}, self.display_id, self._displayed)
         with contextlib.suppress(Exception):  # whatever a half-closed kernel raises: the words are there
-            self._publish(state_bundle(state), {}, self.display_id, True)
+            self._publish(state_bundle(state, left), {}, self.display_id, True)
 
 
 def report_bundle(run: Any) -> dict[str, Any]:
@@ -141,9 +144,20 @@ def report_bundle(run: Any) -> dict[str, Any]:
     return state_bundle(run.state)
 
 
-def state_bundle(state: RunState, pictures: bool = True) -> dict[str, Any]:
-    """The report as HTML with PNG charts inside, and the one deterministic line of text."""
-    doc = document(state)
+def _without_widgets(run_id: str) -> str:
+    """For where the live panel cannot be drawn: a notebook that was saved in mid-run and read without its kernel."""
+    run = escape(run_id)
+    return (f"<p>maxkernel run {run} was at work when this notebook was saved. In a kernel, "
+            f"<code>%maxkernel show {run}</code> shows how it stands, and "
+            f"<code>%maxkernel resume {run}</code> goes on.</p>")
+
+
+def state_bundle(state: RunState, left: str = "", pictures: bool = True) -> dict[str, Any]:
+    """The report as HTML with PNG charts inside, and the one deterministic line of text.
+
+    ``left``: what to do about a run that this kernel does not drive (``next_action.away``).
+    """
+    doc = document(state, left)
     if in_terminal():
         return {"text/plain": render_text(doc)}
     return {"text/html": render_fragment(doc, pictures), "text/plain": one_line(doc)}

@@ -6,6 +6,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { InPlace } from './inplace';
 import { KernelLink } from './link';
+import { Reports } from './reports';
 
 /** What a person set in this front end. `defaults`: for the kernel's magics, by setting name. */
 export interface Preferences {
@@ -17,6 +18,7 @@ export interface Preferences {
 export class Session {
   link: KernelLink | null = null;
   inPlace: InPlace | null = null;
+  private reports: Reports | null = null;
   private kernel: Kernel.IKernelConnection | null = null;
 
   constructor(
@@ -47,6 +49,7 @@ export class Session {
       this.link.changed.connect(this.changed);
       this.link.changed.connect(this.configure, this);
       this.inPlace = new InPlace(this.panel, this.link, this.language, this.preferences.confirms);
+      this.reports = new Reports(this.panel, this.link);
       this.greet();
     }
     this.changed();
@@ -93,8 +96,9 @@ export class Session {
   private disconnect(): void {
     this.kernel?.statusChanged.disconnect(this.restarted, this);
     this.inPlace?.dispose();
+    this.reports?.dispose();
     this.link?.dispose();
-    this.kernel = this.link = this.inPlace = null;
+    this.kernel = this.link = this.inPlace = this.reports = null;
   }
 
   private dispose(): void {

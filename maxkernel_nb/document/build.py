@@ -22,11 +22,14 @@ __all__ = ["Document", "document", "shown_candidate"]
 SAYING = 600  # characters of streamed text that are shown
 
 
-def document(state: RunState) -> Document:
-    """The document of ``state``. Deterministic: equal states give equal documents."""
+def document(state: RunState, away: str = "") -> Document:
+    """The document of ``state``. Deterministic: equal states give equal documents.
+
+    ``away``: this kernel does not drive the run, and what to do about that (``next_action.away``).
+    """
     return Document(
-        header=_header(state),
-        next=next_action(state),
+        header=_header(state, away),
+        next=m.NextAction(text=away) if away else next_action(state),
         ended=state.ended,
         outcome=_outcome(state),
         flags=_flags(state),
@@ -54,8 +57,10 @@ def _trimmed(state: RunState) -> tuple[str, ...]:
 # -- header ---------------------------------------------------------------------------------------------------------
 
 
-def _header(state: RunState) -> m.Header:
+def _header(state: RunState, away: str) -> m.Header:
     status, tone = _status(state)
+    if away and not state.ended:
+        status, tone = "interrupted", "warn"
     headline, detail = _headline(state)
     task = state.task
     return m.Header(

@@ -44,6 +44,24 @@ def next_action(state: RunState) -> m.NextAction:
     )
 
 
+def away(state: RunState, process: str = "") -> str:
+    """What to do about a run that this kernel does not drive; empty where nothing is left to do.
+
+    ``process``: the id of the one that drives it, as its journal says; empty: the kernel that did is gone.
+    """
+    run = state.run_id
+    if process:
+        return f"Another kernel (process {process}) works on this run: decide in its notebook, or stop it there first."
+    if not state.ended:
+        return (f"The kernel that worked on this run is gone; everything found so far is kept. %maxkernel resume {run} "
+                "goes on in this kernel without repeating finished steps.")
+    if state.outcome is RunOutcome.PROPOSED and state.open_proposal is not None:
+        return (f"The proposal is still open, and its kernel is gone: %maxkernel resume {run}, then accept or reject.")
+    if any(p.bound and not p.undone for p in state.proposals.values()):
+        return f"It was accepted in an earlier kernel: %maxkernel resume {run} binds {function_name(state)} here again."
+    return ""
+
+
 def _take_back(state: RunState) -> tuple[m.Action, ...]:
     return (_action(state, "takeback"),) if state.control == "auto" else ()
 

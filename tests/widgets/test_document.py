@@ -9,6 +9,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.document.build import document
 from maxkernel_nb.document.compare import comparison
 from maxkernel_nb.document.diff import hunk_views
+from maxkernel_nb.document.next_action import away
 from maxkernel_nb.engine.state import fold
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
@@ -206,3 +207,14 @@ def test_two_candidates_beside_each_other():
     assert apart and any(row.right.startswith("✗ fail") for row in apart)
     assert seen.diff.hunks[0].lines.count("+BLOCK_Q = 512") == 1
     assert comparison(state, first, "unknown") is None
+
+
+def test_a_run_of_an_earlier_kernel_offers_no_button_and_says_how_to_take_it_up():
+    state = samples.state(samples.waiting())
+    seen = document(state, away(state))
+    assert seen.header.status == "interrupted" and not seen.next.actions
+    assert "%maxkernel resume auto-7f3a goes on in this kernel" in seen.next.text
+    assert "Another kernel (process 7)" in away(state, "7")
+    bound = samples.state(samples.accepted())
+    assert "%maxkernel resume auto-7f3a binds causal_attention here again" in away(bound)
+    assert away(samples.state(samples.kept())) == ""  # nothing is left to do

@@ -54,7 +54,7 @@ def shown(run, screen, **options):
 def test_live_then_frozen_in_the_same_place(screen):
     run = SampleRun(samples.started())
     publisher = shown(run, screen)
-    assert VIEW in screen.last and "text/html" not in screen.last
+    assert VIEW in screen.last and "<article" not in screen.last["text/html"]
     run.emit(*samples.waiting()[len(samples.started()) :])
     assert publisher.settle(10) and publisher.panel.doc["header"]["status"] == "waiting for you"
     run.accept()

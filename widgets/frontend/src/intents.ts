@@ -48,7 +48,7 @@ export class Intents {
   private busy({ intent, id }: Message): void {
     this.said = {
       tone: "busy",
-      text: `The kernel is busy with a cell. ${DOING[intent]} happens when that cell ends; there is no need to click again.`,
+      text: `The kernel is busy with a cell. ${DOING[intent]} happens when that cell ends; there is no need to click again. If no cell is running, the kernel is gone: %maxkernel resume goes on.`,
     };
     this.changed();
     this.again(id);
@@ -80,6 +80,7 @@ export class Intents {
   clear(): void {
     for (const { timer } of this.waiting.values()) window.clearTimeout(timer);
     this.waiting.clear();
+    this.said = null;
   }
 }
 

@@ -20,6 +20,7 @@ const TABS: [Tab, string][] = [
 const CONTROLS: string[] = ["stop", "pause"];
 const DECISIONS: string[] = ["accept", "reject", "answer"];
 const WRITTEN: string[] = [...DECISIONS, "ask"]; // what the comment box belongs to
+const DISCONNECTED = "comm_live_update"; // Jupyter's widget managers say so when a kernel restarts
 let panels = 0;
 
 class Panel {
@@ -38,6 +39,7 @@ class Panel {
   private full = new Set<Tab>(); // long lists shown in full
   private node: NodeView | null = null; // of the search, as it was when it was asked for
   private wanted = "";
+  private gone = false; // the kernel was restarted: nothing reaches the run from here
   private readonly uid = `mkn-${(panels += 1)}`;
   private readonly regions = new Map<string, Region>();
   private readonly comment = h("input", {
@@ -61,18 +63,26 @@ class Panel {
     this.root = this.frame();
     model.on(`change:${DOC}`, this.changed);
     model.on("msg:custom", this.received);
+    model.on(DISCONNECTED, this.disconnected);
     this.draw();
   }
 
   destroy(): void {
     this.model.off(`change:${DOC}`, this.changed);
     this.model.off("msg:custom", this.received);
+    this.model.off(DISCONNECTED, this.disconnected);
     this.intents.clear();
     this.root.remove();
   }
 
   private changed = (): void => {
     this.doc = this.model.get(DOC) as Doc;
+    this.draw();
+  };
+
+  private disconnected = (): void => {
+    this.gone = true;
+    this.intents.clear();
     this.draw();
   };
 
@@ -123,8 +133,9 @@ class Panel {
   }
 
   private draw(): void {
+    if (!this.doc || !this.doc.header) return;
+    if (this.gone) this.doc = afterRestart(this.doc);
     const { doc } = this;
-    if (!doc || !doc.header) return;
     if (doc.diff && doc.diff.proposal !== this.proposal) {
       this.proposal = doc.diff.proposal;
       this.skipped.clear();
@@ -465,6 +476,15 @@ class Panel {
     }
     navigator.clipboard.writeText(text).then(() => done("Source copied."), () => done("The browser refused the clipboard."));
   }
+}
+
+/** What a panel says whose kernel was restarted; the run itself is in its journal. */
+function afterRestart(doc: Doc): Doc {
+  const run = doc.header.run_id;
+  const kept = doc.ended ? `%maxkernel show ${run} brings it back.` : `%maxkernel resume ${run} goes on without repeating finished steps.`;
+  const text = `The kernel was restarted. This run is kept: load the extension again (%load_ext maxkernel_nb), then ${kept}`;
+  const header = doc.ended ? doc.header : { ...doc.header, status: "interrupted", tone: "warn" as const };
+  return { ...doc, header, saying: [], diff: doc.diff && { ...doc.diff, open: false }, next: { text, effect: "", actions: [], question: null } };
 }
 
 export default {
