@@ -10,14 +10,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 # A real engine and journal; only author and evaluator are scripted, so that this takes seconds.
 SCRIPTED = "import fake_api, pathlib\napi = fake_api.install(get_ipython(), pathlib.Path.cwd() / {folder!r})"
 CELL = "%%maxkernel auto\ndef f(x):\n    return x"
-HITL = CELL.replace("auto", "hitl")
-ANSWERS = "print([(q.answer.choice, q.answer.text, q.answer.via) for q in api.live['f-1'].state.questions.values()])"
 
 
 @pytest.fixture
-def notebook(lab, page, request, name):
-    cell = getattr(request, "param", CELL)
-    cells = [SCRIPTED.format(folder=name), cell, "f", "print(api.live['f-1'].state.outcome)", ANSWERS]
+def notebook(lab, page, name):
+    cells = [SCRIPTED.format(folder=name), CELL, "f", "print(api.live['f-1'].state.outcome)"]
     opened = NotebookPage(page, lab.notebook(f"{name}.ipynb", cells))
     opened.path = lab.root / f"{name}.ipynb"
     opened.run(0, 1)
@@ -61,23 +58,3 @@ def test_the_saved_notebook_reads_without_a_kernel(notebook):
     notebook.page.goto(notebook.page.url)
     notebook.wait_idle()
     expect(notebook.output(1).get_by_role("article")).to_contain_text("Accepted: f is bound")
-
-
-@pytest.mark.parametrize("notebook", [HITL], indirect=True, ids=["hitl"])
-def test_each_question_of_a_hitl_run_is_answered_by_clicks(notebook):
-    def answer(question, name, comment=""):
-        expect(notebook.output(1).get_by_text(question).first).to_be_visible()
-        if comment:
-            notebook.output(1).get_by_label("Comment on your decision").fill(comment)
-        notebook.output(1).get_by_role("button", name=name, exact=True).click()
-
-    answer("Approve this plan?", "Approve")
-    answer("Take this kernel on?", "Take it", "looks right")
-    answer("What next?", "Judge it in full (checks, compile, model; no money)")
-    answer("2.00x over XLA, modelled", "Finish with the best so far")
-    answer("Accept or reject the proposed kernel.", "Accept kernel")
-    expect(notebook.output(1).get_by_text("Accepted: f is bound").first).to_be_visible()
-    notebook.run(4)
-    expect(notebook.output(4)).to_contain_text(
-        "[('approve', '', 'button'), ('approve', 'looks right', 'button'), ('judge', '', 'button'), "
-        "('finish', '', 'button')]")

@@ -275,7 +275,7 @@ class Panel {
     const region = this.regions.get("buttons") ?? new Region(this.buttons);
     this.regions.set("buttons", region);
     region.show([actions, some, all, actions.map((a) => this.intents.pending(a.intent + a.choice))], () =>
-      actions.map((a) => this.button(a, a.intent === "accept" && some < all ? `Accept ${some} of ${all} hunks` : a.label,
+      actions.map((a) => this.button(a, some < all ? inPart(a, some, all) : a.label,
         a.intent === "accept" && all > 0 && some === 0)));
     const said = this.intents.said;
     this.status.className = `mkn-said mkn-said-${said?.tone ?? "plain"}`;
@@ -476,6 +476,12 @@ class Panel {
     }
     navigator.clipboard.writeText(text).then(() => done("Source copied."), () => done("The browser refused the clipboard."));
   }
+}
+
+/** What takes the code says how much of it is taken. */
+function inPart(action: Action, some: number, all: number): string {
+  if (action.intent === "accept") return `Accept ${some} of ${all} hunks`;
+  return action.intent === "answer" && action.primary ? `${action.label} (${some} of ${all} hunks)` : action.label;
 }
 
 /** What a panel says whose kernel was restarted; the run itself is in its journal. */
