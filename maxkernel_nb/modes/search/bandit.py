@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -12,16 +13,16 @@ from maxkernel_nb.engine.graph import Graph, Node
 from maxkernel_nb.events import DrawObserved, EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, Family, World
 from maxkernel_nb.modes.search.cost_model import CostModel
-from maxkernel_nb.modes.search.ideas import Lessons, difference, ladder, neighbours
+from maxkernel_nb.modes.search.ideas import FEWER_STEPS, STEP_BOUND, Lessons, difference, ladder, neighbours
 from maxkernel_nb.modes.search.strategy import Base
 
-_WAYS = ("near", "far", "merge")
-_ESTIMATED = ("far", "near", "merge")  # where the author estimates times: it knows more than the way from one kernel
-_ENOUGH = 3  # timed kernels of a family before its cost model is asked; one where the author estimates times itself
+_WAYS = ("far", "near", "merge")  # tried first in this order: prior knowledge says more than the way from one kernel
+_MERGED_FROM = 4  # timed kernels of a family
+_TELLING = 1.1  # estimates of a family whose slowest point is not this many times its fastest cannot rank it
 _EXPLORE = 0.5
-_REPEATED = 0.3  # what the gain of a likely repetition counts
+_REPEATED = 0.1  # what the gain of a likely repetition counts
 _POOL = 1500  # points of a family that are looked at, at most
-_PREVIEWS = 64  # of them, new ones a draw: each is a kernel's text
+_PREVIEWS = 128  # of them, new ones a draw: each is a kernel's text
 
 
 class Bandit(Base):
@@ -33,6 +34,9 @@ class Bandit(Base):
         self._way: dict[str, str] = {}  # candidate -> the way that gave it
         self._pools: dict[str, list[dict[str, int]]] = {}
         self._at: dict[str, int] = {}
+        self._telling: dict[str, bool] = {}
+        begun: set[str] = set()  # families whose best guess is drawn; whether the others are is the model's choice
+        self._starts = deque(d for d in self._starts if not (d.family in begun or begun.add(d.family)))  # type: ignore[func-returns-value]
 
     def choose(self, graph: Graph) -> tuple[str, ...]:
         """UCB over the fastest parents: their speed, and how little was made of them."""
@@ -55,12 +59,12 @@ class Bandit(Base):
         if family is None or not family.axes or (rewrite and self._due_for_rewrite(graph)):
             return rewrite or super().child(graph, parents)
         timed = [n for n in graph.nodes.values() if n.family == family.key and n.timed]
-        if len(timed) < (_ENOUGH if self._priors(family, node.params)[-1] is None else 1):
+        if not timed:
             return super().child(graph, parents)
         return self._modelled(graph, family, node, timed) or rewrite or super().child(graph, parents)
 
     def _modelled(self, graph: Graph, family: Family, node: Node, timed: list[Node]) -> Draw | None:
-        model = CostModel(tuple(family.axes))
+        model = CostModel(tuple(family.axes), 0.0 if self._estimated(family) else trend(timed))
         model.fit([(n.params, self._priors(family, n.params), n.ms) for n in timed if n.ms is not None])
         best = min(n.ms for n in timed if n.ms is not None)
         makers: dict[str, Callable[[], list[dict[str, int]]]] = {
@@ -68,19 +72,18 @@ class Bandit(Base):
             "far": lambda: self._far(family),
             "merge": lambda: _crossings(family, graph.fastest(4)),
         }
-        estimated = self._priors(family, node.params)[-1] is not None
-        for way in self._ranked_ways(_ESTIMATED if estimated else _WAYS):
-            chosen = self._best_of(graph, family, model, best, makers[way]())
-            if chosen is None:
-                continue
-            self._way[chosen[1]] = way
-            params = chosen[0]
-            if way == "merge":
-                parents = _parents_of(params, graph.fastest(4))
-                return Draw(EdgeKind.MERGE, family.key, parents, params, "constants of both parents", node.lineage)
-            key = difference(node.params, params) or "other constants"
-            return Draw(EdgeKind.RETUNE, family.key, (node.id,), params, key, node.lineage)
-        return None
+        ways = [w for w in self._ranked_ways() if w != "merge" or len(timed) >= _MERGED_FROM]
+        found = [(way, chosen) for way in ways
+                 if (chosen := self._best_of(graph, family, model, best, makers[way]())) is not None]
+        if not found:
+            return None
+        way, (params, candidate) = next((f for f in found if not self.repeats(family, f[1][0])), found[0])
+        self._way[candidate] = way
+        if way == "merge":
+            parents = _parents_of(params, graph.fastest(4))
+            return Draw(EdgeKind.MERGE, family.key, parents, params, "constants of both parents", node.lineage)
+        key = difference(node.params, params) or "other constants"
+        return Draw(EdgeKind.RETUNE, family.key, (node.id,), params, key, node.lineage)
 
     def _priors(self, family: Family, params: Mapping[str, int]) -> tuple[float | None, ...]:
         seen = self.world.preview(family.key, params)
@@ -114,15 +117,28 @@ class Bandit(Base):
     def _far(self, family: Family) -> list[dict[str, int]]:
         """Every point of the family's lattice, or a fixed sample of it; a few more are looked at each time, those first
         that the author estimates to be fast."""
-        if family.key not in self._pools:
-            ranked = [(self.world.estimate(family.key, p) or math.inf, p) for p in _lattice(family, self.dice)]
-            self._pools[family.key] = [p for _, p in sorted(ranked, key=lambda pair: pair[0])]
-            self._at[family.key] = 0
-        pool = self._pools[family.key]
-        self._at[family.key] = min(len(pool), self._at[family.key] + _PREVIEWS)
+        pool = self._pool(family)
+        self._at[family.key] = min(len(pool), self._at.get(family.key, 0) + _PREVIEWS)
         return pool[: self._at[family.key]]
 
-    def _ranked_ways(self, order: tuple[str, ...] = _WAYS) -> list[str]:
+    def _pool(self, family: Family) -> list[dict[str, int]]:
+        """The author's own guesses are looked at first where its estimates cannot tell."""
+        if family.key not in self._pools:
+            points = [dict(s) for s in family.seeds] + _lattice(family, self.dice)
+            ranked = [(self.world.estimate(family.key, p) or math.inf, p) for p in points]
+            known = [t for t, _ in ranked if math.isfinite(t)]
+            self._telling[family.key] = bool(known) and max(known) >= _TELLING * min(known)
+            if self._telling[family.key]:
+                ranked.sort(key=lambda pair: pair[0])
+            self._pools[family.key] = [p for _, p in ranked]
+        return self._pools[family.key]
+
+    def _estimated(self, family: Family) -> bool:
+        """The author's estimates rank its kernels."""
+        self._pool(family)
+        return self._telling[family.key]
+
+    def _ranked_ways(self) -> list[str]:
         total = sum(len(r) for r in self._tries.values()) + 1
 
         def ucb(way: str) -> float:
@@ -131,7 +147,7 @@ class Bandit(Base):
                 return math.inf
             return sum(rewards) / len(rewards) + _EXPLORE * math.sqrt(math.log(total) / len(rewards))
 
-        return sorted(order, key=lambda w: (-ucb(w), order.index(w)))
+        return sorted(_WAYS, key=lambda w: (-ucb(w), _WAYS.index(w)))
 
     def observe(self, graph: Graph, seen: DrawObserved) -> None:
         super().observe(graph, seen)
@@ -140,9 +156,14 @@ class Bandit(Base):
             return
         node = graph.nodes[seen.candidate]
         reward = 0.0
-        if node.timed and node.ms is not None and graph.lead_ms is not None:
+        if node.timed and node.ms is not None and graph.lead_ms is not None and not self.repeated(node):
             reward = 1.0 if graph.improved_at == seen.draw else 0.5 * (graph.lead_ms / node.ms) ** 4
         self._tries.setdefault(way, []).append(reward)
+
+
+def trend(timed: Sequence[Node]) -> float:
+    """For a cost model: kernels bound by what each grid step costs get faster with fewer of them."""
+    return -FEWER_STEPS * sum(n.bound_by in STEP_BOUND for n in timed) / len(timed)
 
 
 def _lattice(family: Family, dice: object) -> list[dict[str, int]]:

@@ -21,10 +21,14 @@ Priors = Sequence[float | None]  # ms, one for each kind of prior knowledge
 
 
 class CostModel:
-    """``fit`` on (params, priors, ms), then ``improvement`` of unseen points over the best."""
+    """``fit`` on (params, priors, ms), then ``improvement`` of unseen points over the best.
 
-    def __init__(self, axes: Sequence[str]) -> None:
-        self.axes = tuple(axes)
+    ``trend``: log of the time a doubling of any constant is expected to add before anything is known (below zero:
+    larger blocks are faster, as where fixed costs of a grid step bind).
+    """
+
+    def __init__(self, axes: Sequence[str], trend: float = 0.0) -> None:
+        self.axes, self.trend = tuple(axes), trend
         self._x = np.zeros((0, len(self.axes)))
         self._lengths = np.ones(len(self.axes))
         self._weights = np.zeros(0)
@@ -35,7 +39,7 @@ class CostModel:
             kept = set(fastest) | set(range(len(seen) - _MOST // 2, len(seen)))
             seen = [s for n, s in enumerate(seen) if n in kept]
         self._x = np.array([self._point(p) for p, _, _ in seen])
-        times = np.log([t for _, _, t in seen])
+        times = np.log([t for _, _, t in seen]) - self.trend * self._x.sum(1)
         priors = _logs([p for _, p, _ in seen])
         best: tuple[float, np.ndarray, np.ndarray] | None = None
         for weights in _weight_choices(priors):
@@ -65,7 +69,7 @@ class CostModel:
         """Mean and standard deviation of the log of ms."""
         x = np.array([self._point(p) for p in points])
         k = self._variance * _kernel(x, self._x, self._lengths)
-        mean = self._mean + _logs(priors) @ self._weights + k @ self._alpha
+        mean = self._mean + self.trend * x.sum(1) + _logs(priors) @ self._weights + k @ self._alpha
         v = np.linalg.solve(self._factor, k.T)
         return mean, np.sqrt(np.maximum(self._variance + _NOISE - (v**2).sum(0), 1e-12))
 

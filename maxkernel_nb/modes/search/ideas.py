@@ -11,6 +11,8 @@ from maxkernel_nb.events import DrawObserved
 from maxkernel_nb.modes.search.contract import Family
 
 _HELPED = 0.05  # relative; smaller gains are within what a re-compile of the same kernel may show
+STEP_BOUND = ("latency", "scalar", "load/store")  # bottlenecks that fewer and larger grid steps relieve
+FEWER_STEPS = 0.1  # log speedup that twice the work a step is taken to bring there, before it was tried
 _SPILLING = 2000  # spilled registers of one op from which smaller blocks are worth a try
 
 
@@ -69,8 +71,8 @@ def prior(node: Node, move: Move, bound_ms: float | None, best_ms: float | None)
     gain = 0.0
     if bound_ms and node.bound_ms:
         gain += math.log(node.bound_ms / bound_ms) * (1.0 if node.bound_by in ("hbm", "") else 0.5)
-    if node.bound_by in ("latency", "scalar", "load/store"):
-        gain += 0.1 * grows
+    if node.bound_by in STEP_BOUND:
+        gain += FEWER_STEPS * grows
     if bound_ms and best_ms and bound_ms > best_ms:
         gain -= 1.0
     return gain

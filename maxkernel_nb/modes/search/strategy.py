@@ -33,7 +33,7 @@ class Base:
     def __init__(self, world: World, seed: int = 0, roots: int = 1, lessons: Lessons | None = None) -> None:
         self.world, self.dice, self.lessons = world, random.Random(seed), lessons or Lessons()
         self._starts = deque(self._first(roots))
-        self._same: dict[tuple[str, str, int], int] = {}  # (family, constant, value) -> a value with the same program
+        self._same: dict[tuple[str, str], int] = {}  # (family, constant) -> from here on larger values change nothing
         self._points: set[tuple[str, tuple[tuple[str, int], ...]]] = set()  # of the graph, values reduced that way
         self._programs: dict[tuple[str, float | None, int, int], list[str]] = {}  # nodes that look like one program
         self._repairs: deque[str] = deque()
@@ -128,6 +128,10 @@ class Base:
         """It is likely to give a program that is in the graph already."""
         return self._reduced(family.key, params) in self._points
 
+    def repeated(self, node: Node) -> bool:
+        """Its program, as far as the judge's figures tell, was there before under other constants."""
+        return self._programs.get(_program(node), [node.id])[0] != node.id
+
     def rewrite(self, graph: Graph, node: Node) -> Draw | None:
         """The most promising untried idea about the bottleneck of ``node``, for an author that writes."""
         if not self.world.refines:
@@ -155,26 +159,29 @@ class Base:
     # -- private -----------------------------------------------------------------------------------------------------
 
     def _learn_sameness(self, graph: Graph, node: Node) -> None:
-        """Two values of a constant that gave the very same program (a block larger than what it divides, say) are
-        taken for one elsewhere too, until nothing better is at hand."""
+        """Values of a constant that gave the very same program (a block larger than what it divides, say) are taken
+        for one elsewhere too, and so are larger ones, until nothing better is at hand."""
+        place = self._reduced(node.family, node.params)
         if node.timed:
-            same = self._programs.setdefault((node.family, node.ms, node.vmem_bytes, node.spills), [])
-            for other in same[-_COMPARED:]:
-                axes = [a for a in node.params if node.params[a] != graph.nodes[other].params.get(a)]
-                if len(axes) == 1:
-                    low, high = sorted((node.params[axes[0]], graph.nodes[other].params[axes[0]]))
-                    if self._same.setdefault((node.family, axes[0], high), low) == low:
-                        self._points = {self._reduced(n.family, n.params) for n in graph.nodes.values()}
+            same = self._programs.setdefault(_program(node), [])
+            if place in self._points and not same:  # a program of its own: larger values do change something
+                self._relearn(graph, {k: v for k, v in self._same.items() if k[0] != node.family})
+            found = dict(self._same)
+            for other in (graph.nodes[n] for n in same[-_COMPARED:]):
+                for axis in (a for a, v in node.params.items() if other.params.get(a, v) != v):
+                    low = min(node.params[axis], other.params[axis])
+                    found[node.family, axis] = min(low, found.get((node.family, axis), low))
+            if found != self._same:
+                self._relearn(graph, found)
             same.append(node.id)
         self._points.add(self._reduced(node.family, node.params))
 
+    def _relearn(self, graph: Graph, same: dict[tuple[str, str], int]) -> None:
+        self._same = same
+        self._points = {self._reduced(n.family, n.params) for n in graph.nodes.values() if n.result}
+
     def _reduced(self, family: str, params: Mapping[str, int]) -> tuple[str, tuple[tuple[str, int], ...]]:
-        found = []
-        for axis, value in sorted(params.items()):
-            while (lower := self._same.get((family, axis, value))) is not None:
-                value = lower
-            found.append((axis, value))
-        return family, tuple(found)
+        return family, tuple((a, min(v, self._same.get((family, a), v))) for a, v in sorted(params.items()))
 
     def _first(self, roots: int) -> list[Draw]:
         """Each family's best guess, then their second guesses and so on."""
@@ -216,6 +223,10 @@ class Base:
 def hopeless(graph: Graph, bound_ms: float | None) -> bool:
     """Its own lower bound, trusted as far as bounds held in this run, is no better than what is known."""
     return bound_ms is not None and graph.lead_ms is not None and bound_ms * graph.trust >= graph.lead_ms
+
+
+def _program(node: Node) -> tuple[str, float | None, int, int]:
+    return node.family, node.ms, node.vmem_bytes, node.spills
 
 
 def _leads(graph: Graph, node: Node) -> bool:
