@@ -49,18 +49,18 @@ TASKS = {
 THREE = ("attention", "fused_cross_entropy", "gemm_chain")
 
 
-def run(name, mode, budget, folder):
+def run(name, mode, budget, folder, points=None):
     fn, shapes = TASKS[name]
     run = api.start(fn, mode=mode, shapes=shapes, chip="v6e", policy="propose", project=folder, author="recipes",
-                    budget=Budget(judged=budget, wall_seconds=None), name=name)
+                    budget=Budget(judged=budget, wall_seconds=None), name=name, tuning_points=points)
     return run.wait(6000).state
 
 
-def auto_found(name, budget, folder):
+def auto_found(name, budget, folder, points=None):
     """What auto found, kept from an earlier call where there was one."""
-    path = folder / f"auto-{budget}.json"
+    path = folder / f"auto-{budget}-{points}.json"
     if not path.exists():
-        state = run(name, "auto", budget, folder)
+        state = run(name, "auto", budget, folder, points)
         if state.spend.judged == 0 or state.best_ms is None:
             raise SystemExit(f"{name} is not served: {state.reason[:300]}")
         found = {"judged": state.spend.judged, "ms": state.best_ms, "reference_ms": state.baseline.modelled_ms,
@@ -69,10 +69,10 @@ def auto_found(name, budget, folder):
     return json.loads(path.read_text())
 
 
-def compare(name, budget, folder):
+def compare(name, budget, folder, points=None):
     """How many times as fast search's kernel is."""
     folder.mkdir(parents=True, exist_ok=True)
-    auto = auto_found(name, budget, folder)
+    auto = auto_found(name, budget, folder, points)
     search = run(name, "search", auto["judged"], folder)
     ratio = auto["ms"] / search.best_ms
     params = dict(search.candidates[search.best].candidate.params)
@@ -87,10 +87,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="*", default=list(THREE), help=", ".join(TASKS))
     parser.add_argument("--budget", type=int, default=40)
+    parser.add_argument("--points", type=int, help="constants that auto's tuner may try; by default it stops early")
     parser.add_argument("--folder", type=Path, help="kept; without it a temporary one")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as passing:
-        ratios = [compare(name, chosen.budget, (chosen.folder or Path(passing)) / name) for name in chosen.tasks]
+        place = chosen.folder or Path(passing)
+        ratios = [compare(name, chosen.budget, place / name, chosen.points) for name in chosen.tasks]
         close_engine()
     better, worse = sum(r > 1.003 for r in ratios), sum(r < 0.997 for r in ratios)
     sys.stdout.write(f"search is better on {better} of {len(ratios)}, worse on {worse}\n")

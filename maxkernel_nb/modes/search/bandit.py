@@ -21,6 +21,7 @@ _MERGED_FROM = 4  # timed kernels of a family
 _TELLING = 1.1  # estimates of a family whose slowest point is not this many times its fastest cannot rank it
 _EXPLORE = 0.5
 _REPEATED = 0.1  # what the gain of a likely repetition counts
+_BETWEEN, _BEYOND = 0.5, 0.25  # the same of a value between the author's, and of one outside of them
 _POOL = 1500  # points of a family that are looked at, at most
 _PREVIEWS = 128  # of them, new ones a draw: each is a kernel's text
 
@@ -35,8 +36,9 @@ class Bandit(Base):
         self._pools: dict[str, list[dict[str, int]]] = {}
         self._at: dict[str, int] = {}
         self._telling: dict[str, bool] = {}
-        begun: set[str] = set()  # families whose best guess is drawn; whether the others are is the model's choice
-        self._starts = deque(d for d in self._starts if not (d.family in begun or begun.add(d.family)))  # type: ignore[func-returns-value]
+        firsts = {d.family: d for d in reversed(self._starts)}
+        self._guesses = deque(d for d in self._starts if firsts[d.family] is not d)  # while nothing has a time yet
+        self._starts = deque(d for d in self._starts if firsts[d.family] is d)
 
     def choose(self, graph: Graph) -> tuple[str, ...]:
         """UCB over the fastest parents: their speed, and how little was made of them."""
@@ -51,6 +53,14 @@ class Bandit(Base):
             return -gap + 0.15 * math.sqrt(total / (len(node.children) + 1))
 
         return (max(fastest, key=lambda n: (worth(n), -n.draw)).id,)
+
+    def restart(self, graph: Graph) -> Draw | None:
+        """The author's next guess before a random point."""
+        while self._guesses:
+            draw = self._guesses.popleft()
+            if self.preview(graph, self.world.families[draw.family], draw.params) is not None:
+                return draw
+        return super().restart(graph)
 
     def child(self, graph: Graph, parents: tuple[str, ...]) -> Draw | None:
         node = graph.nodes[parents[0]]
@@ -100,9 +110,17 @@ class Bandit(Base):
             return None
         gains = model.improvement([p for p, _, _ in looked], [b for _, b, _ in looked], best)
         gains = gains * self._crowding(graph, family, [p for p, _, _ in looked])
-        gains = gains * np.array([_REPEATED if self.repeats(family, p) else 1.0 for p, _, _ in looked])
+        gains = gains * np.array([self._belief(family, p) for p, _, _ in looked])
         at = int(np.argmax(gains))
         return looked[at][0], looked[at][2]
+
+    def _belief(self, family: Family, params: Mapping[str, int]) -> float:
+        """What a promised gain counts: the author chose its values with knowledge that its estimates lack."""
+        belief = _REPEATED if self.repeats(family, params) else 1.0
+        for axis, values in family.axes.items():
+            if params[axis] not in values:
+                belief *= _BETWEEN if min(values) < params[axis] < max(values) else _BEYOND
+        return belief
 
     def _crowding(self, graph: Graph, family: Family, points: Sequence[Mapping[str, int]]) -> np.ndarray:
         """Near a kernel that is being judged, or that failed, less is to be learned or won."""
