@@ -250,6 +250,7 @@ def _recognised(fn: Any, task: KernelTask) -> tuple[Any, str]:
     """The function itself when it still is the task's reference, else None and the reason that is shown."""
     from maxkernel_nb.engine.binding import BoundKernel
     from maxkernel_nb.tasks.reference import capture
+    from maxkernel_nb.tasks.tracing import Tracer
     from maxkernel_nb.values import content_hash
 
     fn = fn.reference if isinstance(fn, BoundKernel) else fn
@@ -257,7 +258,8 @@ def _recognised(fn: Any, task: KernelTask) -> tuple[Any, str]:
         return None, ""
     timing = task.timing_case
     try:
-        now = content_hash(capture(fn, [timing], dict(task.static))[0].device)
+        tracer = Tracer(fn, task.params, dict(task.static), task.trees)
+        now = content_hash(capture(fn, [timing], dict(task.static), tracer)[0].device)
     except TaskError as error:
         return None, f"{task.entry} cannot be traced any more ({error}), so nothing will be bound to its name."
     if now == task.reference(timing.name).device:

@@ -137,6 +137,7 @@ def bound_kernel(runtime: Runtime, candidate: Candidate, path: Path) -> BoundKer
     return BoundKernel(
         runtime.binder.reference, runtime.run, candidate.source, path, candidate.entry,
         verified=verified_shapes(runtime, candidate), static=dict(runtime.task.static), chip=runtime.task.chip,
+        trees=runtime.task.trees,
     )
 
 

@@ -36,8 +36,26 @@ class Draw(Value):
     high: int = 1
 
 
+class Tree(Value):
+    """How one parameter holds arrays: an ``array`` by name, a fixed ``value``, or a dict, list or tuple of trees."""
+
+    kind: Literal["array", "value", "dict", "list", "tuple"]
+    name: str = ""
+    value: bool | int | float | str | None = None
+    items: tuple[tuple[str, Tree], ...] = ()  # key, or position as text
+
+
+class Parameter(Value):
+    """A parameter of the function and what it is given."""
+
+    name: str
+    tree: Tree
+
+
 class ArgSpec(Value):
-    """One array argument: its parameter name, shape (elements), numpy-style dtype name, and its draw."""
+    """One array argument: its parameter's name, shape (elements), numpy-style dtype name, and its draw. Inside a tree
+    the name is the way to it: ``params.layers.0.w``.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -117,8 +135,10 @@ class ReferenceArtefacts(Value):
 class KernelTask(Value):
     """A frozen task: everything a run needs except the live Python function, which stays in the notebook.
 
-    ``source`` is the reference's source text, ``entry`` its name, ``params`` its array parameters in order,
-    ``static`` its fixed keyword arguments (JSON values).
+    ``source`` is the reference's source text, ``entry`` its name, ``params`` a Python name for each of its arrays in
+    order, ``static`` its fixed keyword arguments (JSON values). ``trees``: what each parameter is given, where one is
+    a dict, list or tuple of arrays; empty where every parameter is an array. ``returns``: the dict, list or tuple that
+    holds the results; None: one array, or another container.
     """
 
     name: str
@@ -133,7 +153,14 @@ class KernelTask(Value):
     chip: str = "v6e"
     weak: tuple[str, ...] = ()  # cheap wrong answers that would pass this task's tolerance
     gradient: bool = False  # the kernel must have the reference's gradient too
+    trees: tuple[Parameter, ...] = ()
+    returns: Tree | None = None
     salt: str = ""  # of one run, drawn when it starts: what is checked cannot be known before
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The function's parameters that hold arrays, as a person wrote them."""
+        return tuple(p.name for p in self.trees) or self.params
 
     def draws(self, seed: int) -> int:
         """What ``seed`` stands for in this task: every input is drawn from this number."""

@@ -44,8 +44,8 @@ def check_kernel_text(task: KernelTask, source: str) -> None:
         raise NotAKernel(f"it must define a function {task.entry!r} at module level; it defines {named}")
     arguments = functions[task.entry].args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-    if tuple(names[: len(task.params)]) != task.params:
-        wanted = ", ".join(task.params)
+    if tuple(names[: len(task.parameters)]) != task.parameters:
+        wanted = ", ".join(task.parameters)
         raise NotAKernel(f"{task.entry} must take ({wanted}) in this order; it takes ({', '.join(names)})")
     known = {*names, *(a.arg for a in arguments.kwonlyargs)}
     missing = [name for name in task.static if name not in known]

@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from maxkernel_nb.errors import TaskError
+from maxkernel_nb.task import Parameter
+from maxkernel_nb.tasks.trees import arrays_in, from_arrays
 from maxkernel_nb.tpu.chips import detect_chip
 
 
@@ -29,7 +31,7 @@ class BoundKernel:
 
     def __init__(self, reference: Callable[..., Any], run: Any, source: str, path: Path, entry: str,
                  verified: frozenset[tuple[tuple[tuple[int, ...], str], ...]], static: dict[str, Any],
-                 chip: str) -> None:
+                 chip: str, trees: tuple[Parameter, ...] = ()) -> None:
         functools.update_wrapper(self, reference, updated=())
         self.reference = reference
         self.run = run
@@ -39,6 +41,7 @@ class BoundKernel:
         self._chip = chip
         self._verified = verified
         self._static = static
+        self._trees = trees
         self._said: set[str] = set()
         self._signature = inspect.signature(reference)
 
@@ -65,11 +68,18 @@ class BoundKernel:
         for name, value in self._static.items():
             if given.pop(name, value) != value:
                 return [], f"{name} is not {value!r} as in the verified kernel, so the reference runs."
-        return list(given.values()), self._unverified(given)
+        arrays = list(given.values())
+        if self._trees:
+            parts = [arrays_in(p.tree, given[p.name]) for p in self._trees]
+            if None in parts:
+                name = self._trees[parts.index(None)].name
+                return [], f"{name} is built otherwise than in the verified kernel, so the reference runs."
+            arrays = [array for part in parts if part is not None for array in part]
+        return arrays, self._unverified(arrays)
 
-    def _unverified(self, given: dict[str, Any]) -> str:
+    def _unverified(self, arrays: list[Any]) -> str:
         try:
-            shapes = tuple((tuple(a.shape), str(a.dtype)) for a in given.values())
+            shapes = tuple((tuple(a.shape), str(a.dtype)) for a in arrays)
         except AttributeError:
             return "called with something that is not an array, so the reference runs."
         if shapes not in self._verified:
@@ -84,11 +94,12 @@ class BoundKernel:
 
     @functools.cached_property
     def _kernel(self) -> Callable[..., Any]:
-        """The kernel with its statics, differentiable through the reference."""
+        """The kernel of arrays alone, with its statics, differentiable through the reference."""
         import jax
 
-        fast = functools.partial(load_entry(self.source, self.path, self._entry), **self._static)
-        slow = functools.partial(self.reference, **self._static)
+        entry = load_entry(self.source, self.path, self._entry)
+        fast = from_arrays(functools.partial(entry, **self._static), self._trees)
+        slow = from_arrays(functools.partial(self.reference, **self._static), self._trees)
         kernel = jax.custom_vjp(fast)
         kernel.defvjp(lambda *args: (fast(*args), args), lambda args, g: jax.vjp(slow, *args)[1](g))
         return jax.jit(kernel)

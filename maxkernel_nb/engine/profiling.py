@@ -12,7 +12,7 @@ from maxkernel_nb.engine.binding import BoundKernel
 from maxkernel_nb.engine.state import CandidateState, RunState
 from maxkernel_nb.errors import UsageError
 from maxkernel_nb.evaluate.base import Evaluator
-from maxkernel_nb.task import GateName, KernelTask
+from maxkernel_nb.task import GateName, KernelTask, Parameter
 from maxkernel_nb.tpu.failures import CompileFailure
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
@@ -101,8 +101,10 @@ class Profiler:
         from maxkernel_nb.tasks.inputs import resolve_inputs
         from maxkernel_nb.tasks.tracing import Tracer
 
+        trees: tuple[Parameter, ...] = ()
+
         def call(args: Any, static: dict[str, Any], arrays: tuple[Any, ...]) -> Any:
-            return Tracer(fn, [a.name for a in args], static).call(*arrays)
+            return Tracer(fn, [a.name for a in args], static, trees).call(*arrays)
 
         try:
             found = resolve_inputs(
@@ -112,7 +114,9 @@ class Profiler:
             earlier = self._earlier(name)
             if earlier is None or self.shapes or self.inputs is not None:
                 raise
+            trees = earlier.trees
             return earlier.timing_case.args, dict(earlier.static), call
+        trees = found.trees
         return found.args, found.static, call
 
     def _earlier(self, name: str) -> KernelTask | None:

@@ -61,7 +61,7 @@ class ScreenGate:
     async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
         started = time.monotonic()
         task, candidate = ground.task, ground.candidate
-        found = screen(candidate.source, candidate.entry, task.params, tuple(task.static))
+        found = screen(candidate.source, candidate.entry, task.parameters, tuple(task.static))
         outcome, summary = (Outcome.FAIL, found.message) if found else (Outcome.PASS, "The source is admissible.")
         yield Verdict(
             gate=self.name,
@@ -236,9 +236,9 @@ class CheckGate:
                 done = _pair(case, runs, reply, (time.monotonic() - started) / len(runs))
         except JobRefused as refusal:
             return [refused(self.name, refusal, started, case.name, runs[0]["seed"], variant(runs[0]))]
-        return list(await asyncio.gather(*(self._verdict(ground, run) for run in done)))
+        return list(await asyncio.gather(*(self._verdict(ground, run, run is done[0]) for run in done)))
 
-    async def _verdict(self, ground: Ground, done: Done) -> Verdict:
+    async def _verdict(self, ground: Ground, done: Done, control: bool) -> Verdict:
         if done.refusal is not None:
             refusal = JobRefused(done.refusal["kind"], f"{done.refusal['message']} ({done.where})")
             return refused(self.name, refusal, time.monotonic() - done.seconds, **done.place)
@@ -248,6 +248,7 @@ class CheckGate:
             "variant": done.run["variant"],
             "probe": done.run.get("probe"),
             "outputs": done.outputs,
+            "control": control,
             "tolerance": ground.task.tolerance.to_dict(),
             "wide": ground.task.reference(done.case.name).oracle_dtype == "float64",
         }

@@ -66,7 +66,8 @@ class Ground:
     def program(self) -> dict[str, Any]:
         """What identifies the candidate to its worker."""
         task, candidate = self.task, self.candidate
-        return {"source": candidate.source, "entry": candidate.entry, "static": task.static, "chip": task.chip}
+        return {"source": candidate.source, "entry": candidate.entry, "static": task.static, "chip": task.chip,
+                "trees": [p.to_dict() for p in task.trees]}
 
     def job(self, op: str, seconds: float, **args: Any) -> Job:
         return Job(WorkerKind.CANDIDATE, op, {**self.program(), **args}, (), seconds, key=self.candidate.id)

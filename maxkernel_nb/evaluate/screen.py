@@ -49,9 +49,25 @@ def screen(source: str, entry: str, params: Sequence[str], static: Sequence[str]
 
 
 def _findings(tree: ast.Module) -> Iterator[Diagnostic]:
+    own = _parameters_read(tree)
     for node in ast.walk(tree):
+        if id(node) in own:
+            continue
         for kind, message in _refusals(node):
             yield Diagnostic(kind=kind, line=getattr(node, "lineno", 0), message=message)
+
+
+def _parameters_read(tree: ast.Module) -> set[int]:
+    """Ids of names that stand for a parameter of the function around them; it may be called ``input``."""
+    own: set[int] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.Lambda):
+            arguments = function.args
+            names = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+            body = function.body if isinstance(function.body, list) else [function.body]
+            inside = (n for part in body for n in ast.walk(part) if isinstance(n, ast.Name))
+            own |= {id(n) for n in inside if n.id in names and isinstance(n.ctx, ast.Load) and not _dunder(n.id)}
+    return own
 
 
 def _refusals(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -64,6 +80,7 @@ def _refusals(node: ast.AST) -> Iterator[tuple[str, str]]:
                 yield "import", _not_allowed(module or "a relative module")
             refused = [n.name for n in names if _attribute_refused(n.name) or (n.name == "load" and "numpy" in full[0])]
             yield from (("name", _no_place(name)) for name in refused)
+            yield from (("state", _keeps(n.name)) for n in names if n.name in STATE_KEEPERS)
         case ast.Name(id=name) if name in NAMES_REFUSED or _dunder(name):
             yield "name", _no_place(name)
         case ast.Attribute(attr=name) if _attribute_refused(name):
@@ -71,7 +88,7 @@ def _refusals(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.Attribute(attr="load", value=ast.Name(id=module)) if module not in ("pl", "pltpu"):
             yield "name", _no_place(f"{module}.load")
         case ast.Attribute(attr=name) | ast.Name(id=name) if name in STATE_KEEPERS:
-            yield "state", f"{name} keeps results from one call to the next; a kernel must compute them."
+            yield "state", _keeps(name)
         case ast.Attribute(ctx=ast.Store() | ast.Del(), attr=name):
             yield "state", f"Assigning to the attribute {name} changes something outside the kernel; do not."
         case ast.keyword(arg="interpret", value=ast.Constant(value=True)):  # a variable shows in the traced program
@@ -91,6 +108,10 @@ def _attribute_refused(name: str) -> bool:
 
 def _dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__") and name not in DUNDERS_ALLOWED
+
+
+def _keeps(name: str) -> str:
+    return f"{name} keeps results from one call to the next; a kernel must compute them."
 
 
 def _not_allowed(module: str) -> str:

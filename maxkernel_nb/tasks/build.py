@@ -15,6 +15,7 @@ from maxkernel_nb.tasks.cases import NEEDED, derive_cases
 from maxkernel_nb.tasks.inputs import resolve_inputs
 from maxkernel_nb.tasks.reference import capture, store_references
 from maxkernel_nb.tasks.tracing import Tracer, function_name, unwrapped
+from maxkernel_nb.tasks.trees import identifiers, results_of
 
 _BAKED = 1 << 16  # bytes of closed-over arrays worth a note
 
@@ -59,7 +60,10 @@ def build_task(
     entry = _entry(fn, name)
     text = source_of(fn, source)
     found = resolve_inputs(fn, inputs=inputs, namespace=namespace, shapes=shapes, static=static)
-    tracer = Tracer(fn, [a.name for a in found.args], found.static)
+    params = tuple(a.name for a in found.args)
+    if found.trees:
+        params = identifiers(params, {*(p.name for p in found.trees if p.tree.kind != "array"), *found.static})
+    tracer = Tracer(fn, params, found.static, found.trees)
     given = tuple(c for c in cases if isinstance(c, Case))
     texts = tuple(c for c in cases if isinstance(c, str))
     all_cases = _checked(given, tracer) if given else derive_cases(found.args, tracer, texts)
@@ -68,13 +72,15 @@ def build_task(
         name=name or entry,
         source=text,
         entry=entry,
-        params=tuple(a.name for a in found.args),
+        params=params,
         static=found.static,
         cases=all_cases,
         references=store_references(captured, store),
         tolerance=Tolerance(atol=atol, rtol=rtol),
         chip=chip,
         gradient=gradient,
+        trees=found.trees,
+        returns=results_of(tracer(all_cases[0].args).outputs),
     )
     by_name = {c.name: c.args for c in all_cases}
     return BuiltTask(task, lambda case: tracer(by_name[case]).closed, _notes(tracer, task, found.notes), found.origin)
@@ -98,7 +104,7 @@ def trace_case(fn: Callable[..., Any], task: KernelTask, case: str) -> Any:
     args = next((c.args for c in task.cases if c.name == case), None)
     if args is None:
         raise TaskError(f"Task {task.name!r} has no case {case!r}; it has {', '.join(c.name for c in task.cases)}.")
-    return Tracer(fn, task.params, task.static)(args).closed
+    return Tracer(fn, task.params, task.static, task.trees)(args).closed
 
 
 def source_of(fn: Callable[..., Any], source: str | None = None) -> str:

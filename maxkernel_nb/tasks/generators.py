@@ -138,12 +138,16 @@ def _pooled(column: tuple[Any, ...]) -> Any:
 
 
 def _values(result: Any) -> list[Any]:
+    """What lies in ``result``, and in the dicts, lists and tuples within, in order."""
     if isinstance(result, Mapping):
-        return list(result.values())
-    return list(result) if isinstance(result, tuple | list) else [result]
+        result = tuple(result.values())
+    return [v for part in result for v in _values(part)] if isinstance(result, tuple | list) else [result]
 
 
 def _rebuild(result: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(result, Mapping):
-        return {name: change(value) for name, value in result.items()}
-    return tuple(change(v) for v in result) if isinstance(result, tuple | list) else change(result)
+        return {name: _rebuild(value, change) for name, value in result.items()}
+    if isinstance(result, tuple | list):
+        parts = [_rebuild(v, change) for v in result]
+        return parts if isinstance(result, list) else tuple(parts)
+    return change(result)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from maxkernel_nb.errors import UsageError
-from maxkernel_nb.task import ArgSpec
-from maxkernel_nb.tasks import generators
+from maxkernel_nb.task import ArgSpec, Parameter, Tree
+from maxkernel_nb.tasks import generators, trees
 from maxkernel_nb.tasks.draws import draw_like, fitted_draw, sample_of, settled
 from maxkernel_nb.tasks.shapes import EXAMPLE, default_draw, parse_shapes
 
@@ -28,12 +28,16 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 @dataclass(frozen=True)
 class ResolvedInputs:
-    """``args``: array parameters in signature order; ``static``: the others (JSON values); ``origin``: for a person."""
+    """``args``: the arrays in signature order; ``static``: other parameters (JSON values); ``origin``: for a person.
+
+    ``trees``: what each parameter is given, where one holds more than an array.
+    """
 
     args: tuple[ArgSpec, ...]
     static: dict[str, Any]
     origin: str
     notes: tuple[str, ...] = ()
+    trees: tuple[Parameter, ...] = ()
 
 
 @dataclass
@@ -64,6 +68,7 @@ def resolve_inputs(
     fixed = _static_values(static, signature)
     found = _gather(signature, inputs, namespace or {}, shapes, fixed)
     args: list[ArgSpec] = []
+    held: list[Parameter] = []
     constants: dict[str, Any] = {}
     for name, parameter in signature.items():
         value = found.values.get(name, _MISSING)
@@ -73,8 +78,10 @@ def resolve_inputs(
                 raise UsageError(_missing(name, signature, name in fixed))
         if _is_constant(value, name in fixed):
             _keep_constant(name, value, parameter, constants)
-        else:
-            args.append(describe(name, value, found.notes))
+        elif not (trees.is_tree(value) and value is parameter.default):  # a default is left to the function
+            tree, arrays = _described(name, value, found.notes)
+            held.append(Parameter(name=name, tree=tree))
+            args += arrays
     if not args:
         raise UsageError(
             f"No array argument was found for {_name(fn)}; pass --shapes \"{EXAMPLE}\", or --inputs with a function "
@@ -82,8 +89,17 @@ def resolve_inputs(
         )
     dimensions = sorted({d for a in args for d in a.shape if d > 2})
     snapped = tuple(a.model_copy(update={"draw": settled(a.draw, dimensions)}) for a in args)
-    origin = ", ".join(dict.fromkeys(found.origins[a.name] for a in args if a.name in found.origins)) or "defaults"
-    return ResolvedInputs(snapped, constants, origin, tuple(found.notes))
+    origin = ", ".join(dict.fromkeys(found.origins[p.name] for p in held if p.name in found.origins)) or "defaults"
+    plain = all(p.tree.kind == "array" for p in held)
+    return ResolvedInputs(snapped, constants, origin, tuple(found.notes), () if plain else tuple(held))
+
+
+def _described(name: str, value: Any, notes: list[str]) -> tuple[Tree, list[ArgSpec]]:
+    if not trees.is_tree(value):
+        return Tree(kind="array", name=name), [describe(name, value, notes)]
+    arrays: dict[str, Any] = {}
+    tree = trees.tree_of(name, value, is_array, arrays)
+    return tree, [describe(n, a, notes) for n, a in arrays.items()]
 
 
 def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
@@ -101,8 +117,8 @@ def describe(name: str, value: Any, notes: list[str] | None = None) -> ArgSpec:
         return ArgSpec(name=name, shape=value.shape, dtype=value.dtype, draw=draw)
     if not is_array(value):
         raise UsageError(
-            f"Argument {name!r} is a {type(value).__name__}; a task takes arrays one by one, so spread a tuple, list "
-            "or dict into separate parameters (or name it in --static when it is not data)."
+            f"Argument {name!r} is a {type(value).__name__}; a task takes arrays, and dicts, lists and tuples of them "
+            "(or name it in --static when it is not data)."
         )
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         raise UsageError(f"Argument {name!r} is a random key; draw the numbers outside and pass them as an array.")
@@ -190,6 +206,8 @@ def _refuse_too_few(
 def _by_name(made: Any, signature: _Parameters, origin: str) -> dict[str, Any]:
     """A tuple by position, a mapping by name, anything else as the only argument."""
     if isinstance(made, Mapping):
+        if len(signature) == 1 and not made.keys() & signature.keys():
+            return {next(iter(signature)): made}
         unknown = [n for n in made if n not in signature]
         if unknown:
             names = ", ".join(signature)
@@ -203,12 +221,12 @@ def _by_name(made: Any, signature: _Parameters, origin: str) -> dict[str, Any]:
 
 
 def _from_shapes(shapes: str, signature: _Parameters) -> dict[str, Any]:
-    given = {a.name: a for a in parse_shapes(shapes)}
+    given = trees.nested({a.name: a for a in parse_shapes(shapes)})
     for name in given:
         if name not in signature:
             near = difflib.get_close_matches(name, list(signature), n=1, cutoff=0.0)[0]
             raise UsageError(f"--shapes names {name!r}, which is no parameter; did you mean {near!r}?")
-    return dict(given)
+    return given
 
 
 def _usable(value: Any, named_static: bool) -> bool:

@@ -22,14 +22,14 @@ DTYPES = {
 }  # fmt: skip
 _FULL_NAMES = frozenset(DTYPES.values())
 _ENTRY = re.compile(
-    r"""\s*(?P<name>[^\W\d]\w*)\s*:\s*(?P<dtype>\w+)\s*
+    r"""\s*(?P<name>[^\W\d]\w*(?:\.\w+)*)\s*:\s*(?P<dtype>\w+)\s*
         \[(?P<dims>[\d\s,_]*)\]\s*(?:(?P<low>-?\d+)\s*\.\.\s*(?P<high>-?\d+))?\s*(?P<end>[,;\n]|$)""",
     re.VERBOSE,
 )
 
 
 def parse_shapes(text: str) -> tuple[ArgSpec, ...]:
-    """One ``ArgSpec`` for each ``name: dtype[dims]``, in the order written.
+    """One ``ArgSpec`` for each ``name: dtype[dims]``, in the order written; ``params.w`` lies inside ``params``.
 
     ``low..high`` after the brackets of an integer argument bounds its values, ``high`` excluded. Raises ``UsageError``
     with the column (1-based) of what is wrong.
@@ -101,7 +101,7 @@ def _argument(text: str, match: re.Match[str]) -> ArgSpec:
     return ArgSpec(name=match["name"], shape=tuple(int(w) for w in words), dtype=dtype, draw=draw)
 
 
-_PARTS = ((r"\s*[^\W\d]\w*", "a parameter's name"), (r"\s*:", "':'"), (r"\s*\w+", "a dtype such as bf16"),
+_PARTS = ((r"\s*[^\W\d]\w*(?:\.\w+)*", "a parameter's name"), (r"\s*:", "':'"), (r"\s*\w+", "a dtype such as bf16"),
           (r"\s*\[", "'['"), (r"[\d\s,_]*\]", "whole numbers and ']'"))  # fmt: skip
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import TaskError
-from maxkernel_nb.task import ArgSpec
+from maxkernel_nb.task import ArgSpec, Parameter
+from maxkernel_nb.tasks import trees as argument_trees
 from maxkernel_nb.values import content_hash
 
 
@@ -27,10 +28,14 @@ class Traced:
 
 
 class Tracer:
-    """Traces ``fn`` with the array parameters ``params`` by name and the others fixed. Each shape is traced once."""
+    """Traces ``fn`` with the arrays ``params`` by name and the others fixed. Each shape is traced once.
 
-    def __init__(self, fn: Callable[..., Any], params: Sequence[str], static: dict[str, Any]) -> None:
-        self.fn, self.params = fn, tuple(params)
+    ``trees``: how the parameters hold the arrays, where one is more than an array.
+    """
+
+    def __init__(self, fn: Callable[..., Any], params: Sequence[str], static: dict[str, Any],
+                 trees: Sequence[Parameter] = ()) -> None:
+        self.fn, self.params, self.trees = fn, tuple(params), tuple(trees)
         self.name = function_name(fn)
         signature = inspect.signature(fn).parameters
         # A default that is passed all the same becomes a tracer under jax.jit and a mapped argument under jax.vmap.
@@ -40,7 +45,8 @@ class Tracer:
 
     def call(self, *arrays: Any) -> Any:
         """``fn`` with arrays in the order of ``params``."""
-        named = {**self.static, **dict(zip(self.params, arrays, strict=True))}
+        held = argument_trees.arguments(self.trees, arrays) if self.trees else zip(self.params, arrays, strict=True)
+        named = {**self.static, **dict(held)}
         result = self.fn(*[named.pop(n) for n in self._positional if n in named], **named)
         _refuse_other_than_arrays(self.name, result)
         return result

@@ -10,6 +10,7 @@ jnp = jax.numpy
 
 from maxkernel_nb.engine.binding import BoundKernel, MaxKernelNotice, load_entry  # noqa: E402
 from maxkernel_nb.errors import TaskError  # noqa: E402
+from maxkernel_nb.tasks.inputs import resolve_inputs  # noqa: E402
 
 KERNEL = "def f(x, scale=1.0):\n    return x * scale + 100.0\n"  # 100 apart: which one ran can be seen
 VERIFIED = frozenset({(((4,), "float32"),)})
@@ -84,3 +85,32 @@ def test_a_kernel_verified_for_another_chip_is_not_run(bound, monkeypatch):
 def test_it_runs_the_text_that_was_accepted_whatever_its_file_says_now(bound, on_tpu):
     bound.path.write_text("def f(x, scale=1.0):\n    return x - 1000.0\n")
     assert bound(jnp.ones(4), scale=2.0)[0] == 102.0
+
+
+TREE_KERNEL = "def g(x, params):\n    return {'y': x * params['w'] * params['twice'] + 100.0}\n"
+
+
+def tree_reference(x, params):
+    return {"y": x * params["w"] * params["twice"]}
+
+
+@pytest.fixture
+def tree_bound(tmp_path):
+    params = {"w": jnp.ones(4), "twice": 2}
+    found = resolve_inputs(tree_reference, inputs=(jnp.ones(4), params))
+    shapes = frozenset({tuple((a.shape, a.dtype) for a in found.args)})
+    return BoundKernel(tree_reference, None, TREE_KERNEL, tmp_path / "g.py", "g", verified=shapes, static={}, chip="v6e",
+                       trees=found.trees)
+
+
+def test_a_dict_of_arrays_reaches_the_kernel_and_has_gradients(tree_bound, on_tpu):
+    params = {"twice": 2, "w": jnp.full(4, 3.0)}  # the order of a dict does not matter
+    assert tree_bound(jnp.ones(4), params)["y"][0] == 106.0
+    gradient = jax.grad(lambda w: tree_bound(jnp.ones(4), {"w": w, "twice": 2})["y"].sum())(params["w"])
+    assert gradient[0] == 2.0
+
+
+@pytest.mark.parametrize("params", [{"w": jnp.ones(4), "twice": 3}, {"w": jnp.ones(4), "twice": 2, "more": jnp.ones(4)}])
+def test_another_dict_than_the_verified_runs_the_reference(tree_bound, on_tpu, params):
+    with pytest.warns(MaxKernelNotice, match="params is built otherwise"):
+        assert tree_bound(jnp.ones(4), params)["y"][0] == params["twice"]

@@ -56,6 +56,10 @@ def test_a_plain_kernel_passes(bench):
         "pl.pallas_call(f, interpret=True)",
         "@functools.lru_cache\ndef f(): pass",
         "def f():\n    global y\n    y = 1",
+        "from functools import cache as c",
+        "def f(x, read=open): return read(x)",
+        "def f(open): return open\nf(open)",
+        "def f(cache):\n    del cache",
         "operator.attrgetter('__globals__')(f)",
         "def (",
         "x = '\\0",
@@ -91,6 +95,7 @@ def test_the_entry_must_take_the_references_parameters(source, word):
         BODY + "y = pl.load(ref, i)\n",
         BODY + "pl.pallas_call(f, interpret=False)\n",
         BODY + "print('tracing')\n",
+        BODY + "def _f(input, cache):\n    return (lambda help: help)(input) @ cache['k']\n",
     ],
 )
 def test_ways_to_write_an_honest_kernel_pass(source):

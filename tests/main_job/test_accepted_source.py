@@ -7,12 +7,13 @@ import pytest
 
 from maxkernel_nb import api
 
-ATTENTION = '''def attention(q, k, v):
-    s = jnp.einsum("bhqd,bhkd->bhqk", q, k) * 128 ** -0.5
+ATTENTION = '''def attention(q, cache):
+    s = jnp.einsum("bhqd,bhkd->bhqk", q, cache["k"]) * 128 ** -0.5
     mask = jnp.tril(jnp.ones(s.shape[-2:], bool))
-    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(jnp.where(mask, s, -1e9), axis=-1), v)
+    weights = jax.nn.softmax(jnp.where(mask, s, -1e9), axis=-1)
+    return {"out": jnp.einsum("bhqk,bhkd->bhqd", weights, cache["v"])}
 '''
-SHAPES = "q: bf16[1,8,2048,128], k: bf16[1,8,2048,128], v: bf16[1,8,2048,128]"
+SHAPES = "q: bf16[1,8,2048,128], cache.k: bf16[1,8,2048,128], cache.v: bf16[1,8,2048,128]"
 
 FRESH = """
 import os, sys
@@ -27,7 +28,8 @@ topology = topologies.get_topology_desc(platform="tpu", topology_name="v6e:1x1",
 device = topology.devices[0]
 x = jax.ShapeDtypeStruct((1, 8, 2048, 128), "bfloat16", sharding=SingleDeviceSharding(device))
 with use_abstract_mesh(Mesh([device], ("x",)).abstract_mesh):
-    compiled = jax.jit(attention).lower(x, x, x).compile()
+    compiled = jax.jit(attention).lower(x, {"k": x, "v": x}).compile()
+assert compiled.out_tree.num_leaves == 1 and "out" in str(compiled.out_tree)
 print("custom calls:", compiled.as_text().count("tpu_custom_call"))
 """
 
@@ -44,6 +46,7 @@ def test_it_compiles_for_the_chip_in_a_process_without_this_package(tmp_path):
         space["attention"], source=ATTENTION, shapes=SHAPES, chip="v6e", project=tmp_path, tuning_points=0,
     )
     assert kernel.run.state.speedup > 1
+    assert "def attention(q, cache):" in kernel.source
     told = subprocess.run(
         [sys.executable, "-c", FRESH, str(kernel.path.parent)], capture_output=True, text=True, timeout=200,
         cwd=tmp_path,

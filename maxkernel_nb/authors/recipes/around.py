@@ -22,7 +22,7 @@ class Around:
             n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
             for n in range(len(aligned)) if aligned[n].op == "param"
         }
-        self.plain = Plain(aligned, params, task.static, {*task.params, *task.static, *taken})
+        self.plain = Plain(aligned, params, task.static, {*task.params, *task.parameters, *task.static, *taken})
         self.plain.write(*(i for i in inputs if aligned[i].op != "param"))
         self.before = tuple(self.plain.lines)
         self.names = {i: self.plain.as_dtype(i, dtype) for i, dtype in inputs.items()}

@@ -7,7 +7,7 @@ import re
 from maxkernel_nb.authors.recipes.attention_match import AttentionMatch, from_canonical, to_canonical
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent
 
 _RESERVED = {
@@ -361,7 +361,7 @@ class _Module:
         match = self.match
         lines = [
             self.layout_doc(),
-            *static_guards(match.signature), *self.arrays(), *self.checks(), *self.block_choice(), *self.padding(),
+            *first_lines(match.signature), *self.arrays(), *self.checks(), *self.block_choice(), *self.padding(),
             "out = pl.pallas_call(", indent(self.call()), f")({', '.join(self.operands())})",
             f"return {from_canonical(match.layouts[3], 'out')}",
         ]

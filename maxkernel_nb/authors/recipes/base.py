@@ -19,7 +19,7 @@ from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes.algebra import rewritten
 from maxkernel_nb.authors.recipes.graph import Graph
 from maxkernel_nb.errors import Declined
-from maxkernel_nb.task import KernelTask, Plan
+from maxkernel_nb.task import KernelTask, Plan, Tree
 from maxkernel_nb.tpu.chips import Chip
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.values import Value
@@ -30,12 +30,15 @@ VMEM_MARGIN = 4 * MIB
 
 
 class Signature(Value):
-    """The user's function as text: name, parameters as written, array parameters, fixed keywords."""
+    """The user's function as text: name, parameters as written, names of the arrays, fixed keywords."""
 
     entry: str
     header: str  # the text between the parentheses of ``def``
     params: tuple[str, ...]
     static: dict[str, Any] = Field(default_factory=dict)
+    within: dict[str, str] = Field(default_factory=dict)  # an array inside a parameter -> params["w"]
+    fixed: dict[str, Any] = Field(default_factory=dict)  # params["heads"] -> its value
+    returns: Tree | None = None  # the structure of the results; None: as the recipe writes them
 
 
 class Match(Value):

@@ -22,7 +22,7 @@ from maxkernel_nb.authors.recipes.base import (
 )
 from maxkernel_nb.authors.recipes.plain import Plain
 from maxkernel_nb.authors.recipes.regions import Region, flops, regions
-from maxkernel_nb.authors.recipes.signature import signature_of, static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines, signature_of
 from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -80,7 +80,8 @@ class ComposedRecipe(Recipe):
             raise Declined("there is nothing around the kernel")
         writer = Writer(aligned, region, task)
         inner = task.model_copy(update={
-            "entry": writer.kernel, "params": writer.cut_names, "static": {}, "source": "", "name": writer.kernel,
+            "entry": writer.kernel, "params": writer.cut_names, "static": {}, "trees": (), "returns": None,
+            "source": "", "name": writer.kernel,
         })
         graphs = aligned.region(region.root, region.cuts)
         if region.root == aligned.outputs[0]:
@@ -175,7 +176,8 @@ class Writer:
             n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
             for n in range(len(aligned)) if aligned[n].op == "param"
         }
-        taken = {*task.params, *task.static, self.kernel, "out", "block_m", "block_n", "block_k", "rows", "columns"}
+        words = ("out", "block_m", "block_n", "block_k", "rows", "columns")
+        taken = {*task.params, *task.parameters, *task.static, self.kernel, *words}
         self.plain = Plain(aligned, params, task.static, taken)
         self.plain.write(*(c for c in region.cuts if aligned[c].op != "param"))
         self.before = tuple(self.plain.lines)
@@ -224,7 +226,7 @@ def _entry(match: ComposedMatch) -> str:
         call = f"out = {match.kernel}(\n{indent(arguments)}\n)"
     if not match.after and match.result == "out":
         call = "return" + call[len("out ="):]
-    lines = [*static_guards(match.signature), *match.before, call, *match.after]
+    lines = [*first_lines(match.signature), *match.before, call, *match.after]
     if match.after or match.result != "out":
         lines.append(f"return {match.result}")
     return f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(lines))

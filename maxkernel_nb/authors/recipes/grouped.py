@@ -25,7 +25,7 @@ from maxkernel_nb.authors.recipes.base import (
 )
 from maxkernel_nb.authors.recipes.blocks import FLOATS
 from maxkernel_nb.authors.recipes.graph import Graph, Node
-from maxkernel_nb.authors.recipes.signature import signature_of, static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines, signature_of
 from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
@@ -158,7 +158,7 @@ class GroupedRecipe(Recipe):
         rows, weights, sizes = match.arguments
         call = f"_grouped({rows}, {weights}, {sizes}, jnp.{match.out_dtype})"
         plain = not match.after and match.result == "out"
-        body = [*static_guards(match.signature), *match.before, f"{'return' if plain else 'out ='} {call}"]
+        body = [*first_lines(match.signature), *match.before, f"{'return' if plain else 'out ='} {call}"]
         if not plain:
             body += [*match.after, f"return {match.result}"]
         entry = f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(body))

@@ -78,7 +78,8 @@ class LossRecipe(Recipe):
         aligned = Aligned([f.rest for f in found if f.rest is not None])
         names = {n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
                  for n in range(len(aligned)) if aligned[n].op == "param"}
-        taken = {*task.params, *task.static, *STATISTICS, "rows", "columns", "m", "n", "k", "block_m", "block_n"}
+        words = ("rows", "columns", "m", "n", "k", "block_m", "block_n")
+        taken = {*task.params, *task.parameters, *task.static, *STATISTICS, *words}
         plain = Plain(aligned, names, task.static, taken)
         nodes = {n: STATISTICS[aligned[n].attr("output")] for n in range(len(aligned)) if _is_statistic(aligned, n)}
         label = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, fold_raises, indent
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class _Module:
             given = given.removesuffix("labels") + match.label
         names = ", ".join(match.statistics) if len(match.statistics) > 1 else f"({match.statistics[0]},)"
         lines = [
-            *static_guards(match.signature), *match.before, f"{names} = _row_statistics({given})", *match.after,
+            *first_lines(match.signature), *match.before, f"{names} = _row_statistics({given})", *match.after,
             f"return {match.result}",
         ]
         return f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(lines))

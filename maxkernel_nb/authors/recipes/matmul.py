@@ -40,7 +40,8 @@ class MatmulMatch(Match):
 
     ``lhs_form`` is ``mk`` or ``km``, ``rhs_form`` ``kn`` or ``nk``: how the parameter lies. Leaf kinds: ``full``
     [m, n], ``row`` [1, n], ``col`` [m, 1], ``scalar``. ``output_form`` says how the result is shaped from [m, n]
-    or [m, 1].
+    or [m, 1]. ``batch``: how many such products one call makes, over ``batch_rank`` leading axes of both parameters;
+    ``full`` and ``col`` leaves have one block for each of them.
     """
 
     lhs: int
@@ -52,6 +53,8 @@ class MatmulMatch(Match):
     m: int
     n: int
     k: int
+    batch: int = 1
+    batch_rank: int = 0
     dtypes: tuple[str, ...]  # of every parameter
     out_dtype: str
     out_kind: Literal["full", "col"]
@@ -82,14 +85,15 @@ class MatmulRecipe(Recipe):
     title = "matrix product with a fused epilogue"
     match_type = MatmulMatch
     limits = (
-        "one product without batch dimensions, of two inputs as they are (nothing computed on them first)",
+        "one product of two inputs as they are (nothing computed on them first)",
+        "batch dimensions lead in both inputs and in the result, and each product in the batch has one row axis",
         "a row that is reduced and used again has to fit the VMEM; a reduction at the very end does not need that",
         "float32 and bfloat16 inputs, or two of int8 whose int32 product is made a float at once",
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
-        _, expression, fields = read_cases(traces, task, _recognise_case)
-        return MatmulMatch(epilogue=expression, **fields)
+        found, expression, fields = read_cases(traces, task, _recognise_case)
+        return MatmulMatch(epilogue=expression, batch=found[0].reader.m // fields["m"], **fields)
 
     def space(self, match: MatmulMatch) -> TuningSpace:
         axes = _axes(match)
@@ -121,9 +125,9 @@ class MatmulRecipe(Recipe):
         return 2 * moving + accumulator + temporaries
 
     def bound(self, match: MatmulMatch) -> Bound:
-        m, n, k = match.m, match.n, match.k
+        m, n, k = match.m * match.batch, match.n, match.k
         sizes = {"full": m * n, "row": n, "col": m, "scalar": 1}
-        read = m * k * itemsize(match.dtypes[match.lhs]) + k * n * itemsize(match.dtypes[match.rhs])
+        read = m * k * itemsize(match.dtypes[match.lhs]) + match.batch * k * n * itemsize(match.dtypes[match.rhs])
         read += sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         written = sizes[match.out_kind] * itemsize(match.out_dtype)
         rate = 2.0 if match.dots_dtype == WHOLE else 1.0
@@ -141,14 +145,14 @@ class MatmulRecipe(Recipe):
         else:  # the outer axis' operand stays for all of its steps; the renderer takes the cheaper order
             rows_outer = right * (down - 1) * (1 - 1 / across)
             again = rows_outer if match.fold >= 0 else min(rows_outer, left * (across - 1) * (1 - 1 / down))
-        return Bound(flops=least.flops, hbm_bytes=least.hbm_bytes + again)
+        return Bound(flops=least.flops, hbm_bytes=least.hbm_bytes + again * match.batch)
 
     def estimate_ms(self, match: MatmulMatch, params: dict[str, int]) -> float:
         """Steps of the grid, each as long as its products or its copies, and the copies that nothing hides."""
         chip = chip_named(match.chip)
         bm, bn, bk = rendered_blocks(match, params)
         bm, bn = pad_up(bm, 16), pad_up(bn, 128)
-        steps = -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
+        steps = match.batch * -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
         passes = 1 if match.dots_dtype == "bfloat16" else 3
         padded = 2.0 * bm * pad_up(bn, chip.mxu_size) * pad_up(bk, chip.mxu_size) * passes
         work = 1e3 * padded / (chip.device_tflops * 1e12)
@@ -169,6 +173,7 @@ class MatmulRecipe(Recipe):
             strategy="one product, everything after it in the same kernel" if steps else "tiled product",
             summary=(
                 algebra_text(match)
+                + (f"{match.batch} products of " if match.batch_rank else "")
                 + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.holds_rows else "")
@@ -215,6 +220,8 @@ def rendered_blocks(match: MatmulMatch, params: dict[str, int]) -> tuple[int, in
     """As ``block_shape``, in the sizes that the rendered module's ``_block`` really takes."""
     bm, bn, bk = block_shape(match, params)
     whole_k = params["BLOCK_K"] >= match.k
+    if match.batch_rank:
+        return min(bm, match.m), min(bn, match.n), match.k if whole_k else _halved(match.k, bk, 128)
     return (
         _halved(match.m, bm, 16), match.n if match.holds_rows else _halved(match.n, bn, 128),
         match.k if whole_k else _halved(match.k, bk, 128),
@@ -227,8 +234,10 @@ def _halved(size: int, limit: int, unit: int) -> int:
 
 def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
     def steps(size: int, unit: int, values: tuple[int, ...]) -> tuple[int, ...]:
-        # a block is at most half of its axis (two steps), so larger values would only repeat that one
-        useful = tuple(v for v in values if v < 2 * pad_up(-(-size // 2), unit))
+        # a block is at most half of its axis (two steps), so larger values would only repeat that one; the rows of
+        # one product in a batch may be a block: the next product is another step
+        most = 2 * size if match.batch_rank and unit == 16 else 2 * pad_up(-(-size // 2), unit)
+        useful = tuple(v for v in values if v < most)
         return useful or (unit,)
 
     depth = steps(match.k, 128, (256, 512, 1024, 2048, 4096))
@@ -274,10 +283,10 @@ def _recognise_case(graph: Graph) -> BlockCase:
         raise Declined(f"it has {len(dots)} matrix products, this recipe serves exactly one")
     if len(graph.outputs) != 1:
         raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
-    if any(graph[dots[0]].attr("batch")):
-        raise Declined("the product has batch dimensions")
     if any(len(side) != 1 for side in graph[dots[0]].attr("contract")):
         raise Declined("the product contracts several dimensions at once")
+    if any(graph[dots[0]].attr("batch")):
+        return _read_product(graph, dots[0], rows_side=0)
     try:
         return _read_product(graph, dots[0], rows_side=0)
     except Declined as first:
@@ -289,17 +298,24 @@ def _recognise_case(graph: Graph) -> BlockCase:
 
 def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
     node = graph[dot]
+    batches = node.attr("batch")
     free = [
-        tuple(s for axis, s in enumerate(graph[i].shape) if axis not in node.attr("contract")[side])
+        tuple(s for axis, s in enumerate(graph[i].shape) if axis not in (*node.attr("contract")[side], *batches[side]))
         for side, i in enumerate(node.inputs)
     ]
-    lead, tail = free[rows_side], free[1 - rows_side]
+    over = tuple(graph[node.inputs[0]].shape[axis] for axis in batches[0])
+    if over and any(len(side) != 1 for side in free):
+        raise Declined("a product in a batch has several row or column axes")
+    lead, tail = (*over, *free[rows_side]), free[1 - rows_side]
     m, n = volume(lead), volume(tail)
     k = graph[node.inputs[0]].shape[node.attr("contract")[0][0]]
     row, col, depth = sample_points((m, n, k))
     forms = []
     for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
-        forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth))
+        if over:  # one index more, from the front, on both sides
+            across, sizes = row // free[rows_side][0] * sizes[-1] + across % sizes[-1], (*over, sizes[-1])
+        forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth,
+                             batches[side]))
     (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
     whole = [_param_dtype(graph, i) == WHOLE for i in (lhs, rhs)]
     if any(whole) and not (all(whole) and node.dtype == "int32" and "float" in graph.output_dtypes[0]):
@@ -312,12 +328,16 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
         for side, number in ((rows_side, lhs), (1 - rows_side, rhs))
     )
     kind, result = reader.read_output(output, out_shape)
-    dims = {"n": n, "k": k, "m": m}
+    form = output_form(kind, out_shape, lead, tail)
+    if over and (form not in ("lead_tail", "lead", "lead_1") or lhs_k_first):
+        raise Declined("the products of a batch are laid out with the rows before the batch, or their rows lie last")
+    dims = {"n": n, "k": k, "m": m // volume(over)}
     params = [graph[p] for p in sorted(_params(graph), key=lambda p: graph[p].attr("index"))]
     return BlockCase(reader, result, dims, {
+        "batch_rank": len(over),
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
-        "lhs_rank": len(lead) + 1, "rhs_rank": len(tail) + 1, "out_kind": kind,
-        "output_form": output_form(kind, out_shape, lead, tail), "precision": node.attr("precision"),
+        "lhs_rank": len(lead) + 1, "rhs_rank": len(over) + len(tail) + 1, "out_kind": kind, "output_form": form,
+        "precision": node.attr("precision"),
         "narrowed": narrowed,
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
     })
@@ -332,11 +352,17 @@ def _param_dtype(graph: Graph, index: int) -> str:
 
 
 def operand(
-    graph: Graph, number: int, contract: int, across: np.ndarray, sizes: tuple[int, ...], depth: np.ndarray
+    graph: Graph, number: int, contract: int, across: np.ndarray, sizes: tuple[int, ...], depth: np.ndarray,
+    batch: tuple[int, ...] = (),
 ) -> tuple[int, bool]:
-    """(parameter, contraction first?) of one operand, which has to be an input, perhaps transposed or flattened."""
-    indices = list(unflatten(across, sizes))
-    indices.insert(contract, depth)
+    """(parameter, contraction first?) of one operand, which has to be an input, perhaps transposed or flattened.
+
+    ``batch``: its batch axes, whose sizes are the first of ``sizes``.
+    """
+    points = unflatten(across, sizes)
+    placed = dict(zip((*batch, contract), (*points[: len(batch)], depth), strict=True))
+    rest = iter(points[len(batch) :])
+    indices = [placed[axis] if axis in placed else next(rest) for axis in range(len(sizes) + 1)]
     base, at = base_of(graph, number, tuple(indices))
     node = graph[base]
     if node.op != "param":
@@ -347,6 +373,8 @@ def operand(
         raise Declined(f"an operand of the product is a reshaped input of shape {list(node.shape)}")
     if (at[-1] == depth).all() and (flat(at[:-1], node.shape[:-1]) == across).all():
         return node.attr("index"), False
-    if (at[0] == depth).all() and (flat(at[1:], node.shape[1:]) == across).all():
+    depth_at, size = len(batch), node.shape
+    others = (*at[:depth_at], *at[depth_at + 1 :])
+    if (at[depth_at] == depth).all() and (flat(others, size[:depth_at] + size[depth_at + 1 :]) == across).all():
         return node.attr("index"), True
     raise Declined(f"an operand of the product is a permuted input of shape {list(node.shape)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined, run_helpers
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class _Module:
     # pieces
 
     def text(self) -> str:
-        helpers = [BLOCK_HELPER, _TURN_HELPER] if self.snake else [BLOCK_HELPER]
+        helpers = [BLOCK_HELPER] if not self.match.batch_rank or not self.whole_k else []
+        helpers += [_TURN_HELPER] if self.snake else []
         terms = 2 if self.match.dots_dtype == "bfloat16" else 3
         helpers += erf_helper(self.epilogue_text()) + run_helpers(self.epilogue_text(), terms)
         parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
@@ -102,7 +103,9 @@ class _Module:
         tiles += ", the whole depth in one step." if self.whole_k else ", along the depth step by step."
         if self.whole_n:
             tiles += " A block holds whole rows, because the epilogue reduces along them."
-        return comment(what, why, tiles, f"Bound for m={match.m}, n={match.n}, k={match.k}: {self.bound_text}.")
+        sizes = f"m={match.m}, n={match.n}, k={match.k}"
+        sizes += f", {match.batch} products" if match.batch_rank else ""
+        return comment(what, why, tiles, f"Bound for {sizes}: {self.bound_text}.")
 
     def imports(self) -> str:
         lax = "from jax import lax\n" if "lax." in self.epilogue_text() or self.ragged_text() else ""
@@ -234,7 +237,8 @@ class _Module:
             refs.append("sofar_ref")
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
         head = f"def _kernel({', '.join(refs)}{', *, ' + ', '.join(statics) if statics else ''}):"
-        start = ["block, blocks = pl.program_id(1), pl.num_programs(1)"] if self.folds else []
+        axis = self.axes().index("j") if self.folds else 0
+        start = [f"block, blocks = pl.program_id({axis}), pl.num_programs({axis})"] if self.folds else []
         return head + "\n" + indent(start + self.whole_k_body() if self.whole_k else start + self.stepped_body())
 
     def whole_k_body(self) -> list[str]:
@@ -242,7 +246,7 @@ class _Module:
 
     def stepped_body(self) -> list[str]:
         match = self.match
-        axis = 1 if self.whole_n else 2
+        axis = self.axes().index("d")
         depth_axis = 0 if match.rhs_form == "kn" else 1
         return [
             f"step, steps = pl.program_id({axis}), pl.num_programs({axis})",
@@ -274,7 +278,7 @@ class _Module:
     def entry(self) -> str:
         match = self.match
         x, w = self.x, self.w
-        lines = static_guards(match.signature)
+        lines = first_lines(match.signature)
         lines += self.checks()
         lines += self.sizes()
         lines += self.block_choice()
@@ -285,6 +289,9 @@ class _Module:
 
     def rank_text(self, param: int) -> str:
         match = self.match
+        if match.batch_rank:
+            form = match.lhs_form if param == match.lhs else match.rhs_form
+            return f"[..., {', '.join(form)}]"
         if param == match.lhs:
             if match.lhs_form == "km":
                 return "[k, m]"
@@ -304,6 +311,8 @@ class _Module:
     def sizes(self) -> list[str]:
         match = self.match
         x, w = self.x, self.w
+        if match.batch_rank:
+            return self.batched_sizes()
         rows = x if match.lhs_form == "mk" else f"{x}.reshape({x}.shape[0], -1).T" if match.lhs_rank > 2 else f"{x}.T"
         if match.lhs_form == "mk" and match.lhs_rank > 2:
             rows = f"{x}.reshape(-1, {x}.shape[-1])"
@@ -311,12 +320,29 @@ class _Module:
         if match.rhs_rank > 2:
             columns = f"{w}.reshape({w}.shape[0], -1)" if match.rhs_form == "kn" else f"{w}.reshape(-1, {w}.shape[-1])"
         n_axis, k_axis = (1, 0) if match.rhs_form == "kn" else (0, 1)
-        lines = [
+        return [
             f"rows, columns = {rows}, {columns}",
             f"(m, k), n = rows.shape, columns.shape[{n_axis}]",
             f"if columns.shape[{k_axis}] != k:",
             f'    raise ValueError(f"{x} {{{x}.shape}} and {w} {{{w}.shape}} do not share the contracted size")',
+            *self.limits(),
         ]
+
+    def batched_sizes(self) -> list[str]:
+        x, w, axis = self.x, self.w, self.match.batch_rank
+        n_axis, k_axis = (axis + 1, axis) if self.match.rhs_form == "kn" else (axis, axis + 1)
+        plain = axis == 1
+        return [
+            f"m, k, n = {x}.shape[{axis}], {x}.shape[{axis + 1}], {w}.shape[{n_axis}]",
+            f"if {w}.shape[:{axis}] != {x}.shape[:{axis}] or {w}.shape[{k_axis}] != k:",
+            f'    raise ValueError(f"{x} {{{x}.shape}} and {w} {{{w}.shape}} do not share batch and contracted size")',
+            f"rows = {x}" if plain else f"rows = {x}.reshape(-1, m, k)",
+            f"columns = {w}" if plain else f"columns = {w}.reshape(-1, *{w}.shape[{axis}:])",
+            *self.limits(),
+        ]
+
+    def limits(self) -> list[str]:
+        match, lines = self.match, []
         if self.whole_k:
             lines += [
                 "if k > BLOCK_K:",
@@ -330,7 +356,9 @@ class _Module:
         return lines
 
     def block_choice(self) -> list[str]:
-        lines = ["block_m = _block(m, BLOCK_M, 16)"]
+        # a batch has steps enough: a block may be all of an axis
+        several = self.match.batch_rank > 0
+        lines = ["block_m = min(m, BLOCK_M)" if several else "block_m = _block(m, BLOCK_M, 16)"]
         if self.whole_n:
             lines.append("block_n = n  # whole rows")
         elif self.run:
@@ -340,18 +368,19 @@ class _Module:
                 "block_n = parts[-1] if parts else n  # every block is full: a sum must not see what lies past the end",
             ]
         else:
-            lines.append("block_n = _block(n, BLOCK_N, 128)")
+            lines.append("block_n = min(n, BLOCK_N)" if several else "block_n = _block(n, BLOCK_N, 128)")
         lines.append("block_k = k  # whole depth" if self.whole_k else "block_k = _block(k, BLOCK_K, 128)")
         if self.snake:
             lines.append(f"steps = pl.cdiv({'n, block_n' if self.rows_outer else 'm, block_m'})")
         return lines
 
     def axes(self) -> list[str]:
-        """Names of the grid's axes, outermost first: i over rows, j over columns, d over depth."""
+        """Names of the grid's axes, outermost first: b over a batch, i over rows, j over columns, d over depth."""
         axes = ["i"] if self.whole_n else ["i", "j"]
         if self.whole_k and not self.whole_n and not self.rows_outer:
             axes = ["j", "i"]
-        return axes if self.whole_k else [*axes, "d"]
+        batch = ["b"] if self.match.batch_rank else []
+        return [*batch, *axes] if self.whole_k else [*batch, *axes, "d"]
 
     def call(self) -> list[str]:
         match = self.match
@@ -363,29 +392,33 @@ class _Module:
             column = "_turn(i, j, steps)"
         elif self.snake:
             row = "_turn(j, i, steps)"
+        # the batch's axis is no axis of a block
+        one, b = ("None, ", "b, ") if match.batch_rank else ("", "")
         spec = {
-            "full": f"pl.BlockSpec((block_m, block_n), lambda {axes}: ({row}, {column}))",
+            "full": f"pl.BlockSpec(({one}block_m, block_n), lambda {axes}: ({b}{row}, {column}))",
             "row": f"pl.BlockSpec((1, block_n), lambda {axes}: (0, {column}))",
-            "col": f"pl.BlockSpec((block_m, 1), lambda {axes}: ({row}, 0))",
+            "col": f"pl.BlockSpec(({one}block_m, 1), lambda {axes}: ({b}{row}, 0))",
             "scalar": "pl.BlockSpec(memory_space=pltpu.SMEM)",
         }
         columns = (
-            f"pl.BlockSpec((block_k, block_n), lambda {axes}: ({depth}, {column}))" if match.rhs_form == "kn"
-            else f"pl.BlockSpec((block_n, block_k), lambda {axes}: ({column}, {depth}))"
+            f"pl.BlockSpec(({one}block_k, block_n), lambda {axes}: ({b}{depth}, {column}))" if match.rhs_form == "kn"
+            else f"pl.BlockSpec(({one}block_n, block_k), lambda {axes}: ({b}{column}, {depth}))"
         )
-        in_specs = [f"pl.BlockSpec((block_m, block_k), lambda {axes}: ({row}, {depth}))", columns]
+        in_specs = [f"pl.BlockSpec(({one}block_m, block_k), lambda {axes}: ({b}{row}, {depth}))", columns]
         in_specs += [spec[leaf.kind] for leaf in match.epilogue.leaves]
-        size = {"i": "pl.cdiv(m, block_m)", "j": "pl.cdiv(n, block_n)", "d": "pl.cdiv(k, block_k)"}
+        size = {"b": "rows.shape[0]"}
+        size |= {a: f"pl.cdiv({s}, block_{s})" for a, s in (("i", "m"), ("j", "n"), ("d", "k"))}
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
         kernel = f"functools.partial(_kernel, {', '.join(f'{s}={s}' for s in statics)})" if statics else "_kernel"
         out_width = "n" if match.out_kind == "full" else "1"
+        lead = "rows.shape[0], " if match.batch_rank else ""
         in_order = ("d", "j") if self.folds else ("d",)
         semantics = ", ".join('"arbitrary"' if a in in_order else '"parallel"' for a in self.axes())
         if len(self.axes()) == 1:
             semantics += ","
         lines = [
             f"{kernel},",
-            f"out_shape=jax.ShapeDtypeStruct((m, {out_width}), jnp.{match.out_dtype}),",
+            f"out_shape=jax.ShapeDtypeStruct(({lead}m, {out_width}), jnp.{match.out_dtype}),",
             f"grid=({joined([size[a] for a in self.axes()])}),",
             "in_specs=[", *(f"    {s}," for s in in_specs), "],",
             f"out_specs={spec[match.out_kind]},",
@@ -402,12 +435,18 @@ class _Module:
         return lines
 
     def operands(self) -> list[str]:
-        shapes = {"full": "reshape(m, n)", "row": "reshape(1, n)", "col": "reshape(m, 1)", "scalar": "reshape(1, 1)"}
+        lead = "-1, " if self.match.batch_rank else ""
+        shapes = {"full": f"reshape({lead}m, n)", "row": "reshape(1, n)", "col": f"reshape({lead}m, 1)",
+                  "scalar": "reshape(1, 1)"}
         leaves = [f"{self.leaf_name(leaf)}.{shapes[leaf.kind]}" for leaf in self.match.epilogue.leaves]
         return ["rows", "columns", *leaves]
 
     def output(self) -> str:
         x, w, match = self.x, self.w, self.match
+        if match.batch_rank:
+            whole = match.batch_rank == 1 and match.output_form != "lead"
+            shape = {"lead_tail": f"*{x}.shape[:-1], n", "lead": f"{x}.shape[:-1]", "lead_1": f"*{x}.shape[:-1], 1"}
+            return "out" if whole else f"out.reshape({shape[match.output_form]})"
         lead = f"*{x}.shape[:-1]" if match.lhs_form == "mk" else f"*{x}.shape[1:]"
         tail = f"*{w}.shape[1:]" if match.rhs_form == "kn" else f"*{w}.shape[:-1]"
         if match.output_form in ("m_n", "m_1") or (match.lhs_rank == match.rhs_rank == 2 and match.out_kind == "full"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes import grouped_source
 from maxkernel_nb.authors.recipes.around import uses_lax
 from maxkernel_nb.authors.recipes.rendering import Lines
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, indent
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _entry(match: MoeMatch) -> str:
         f"    {match.share}.reshape(-1, {match.picks}), {', '.join(match.ups)}, {match.down},\n)"
     )
     lines = [
-        *static_guards(match.signature), *match.before, call, f"out = out.reshape(*{match.x}.shape[:-1], -1)",
+        *first_lines(match.signature), *match.before, call, f"out = out.reshape(*{match.x}.shape[:-1], -1)",
         *match.after, f"return {match.result}",
     ]
     return f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import comment, indent
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _prefill(queries, keys, values, first, lengths):
 
 
 def _entry(match: PagedMatch, names: tuple[str, ...]) -> str:
-    lines = [*static_guards(match.signature)]
+    lines = [*first_lines(match.signature)]
     if match.signature.static:
         lines.append("")
     queries, table, lengths = (names[i] for i in (match.queries, match.table, match.lengths))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.attention_match import from_canonical, to_canonical
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import comment, indent
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class _Module:
     def entry(self) -> str:
         m = self.match
         lines = [
-            *static_guards(m.signature), *self.arrays(),
+            *first_lines(m.signature), *self.arrays(),
             "batch, heads, length, head_dim = queries.shape", "v_dim = values.shape[3]",
             *self.checks(),
             "chunk = min(CHUNK, -(-length // 128) * 128)",

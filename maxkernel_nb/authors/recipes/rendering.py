@@ -19,7 +19,7 @@ CALLS = {
     "silu": "jax.nn.silu", "gelu": "jax.nn.gelu",
 }
 _NAMES = {
-    "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
+    "down_sum": "sum_down", "down_max": "largest", "down_min": "smallest", "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
     "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
     "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
 }
@@ -75,6 +75,8 @@ class Lines:
         match step.op:
             case "reduce_sum" | "reduce_max" | "reduce_min":
                 return f"jnp.{step.op[7:]}({first}, axis=1, keepdims=True)", _ATOM
+            case "down_sum" | "down_max" | "down_min":
+                return f"jnp.{step.op[5:]}({first}, axis=0, keepdims=True)", _ATOM
             case "run_sum" | "run_max" | "run_min":
                 return f"_{step.op}({first}, {self.text[step.args[1]][0]})", _ATOM
             case "neg":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
-from maxkernel_nb.authors.recipes.signature import static_guards
+from maxkernel_nb.authors.recipes.signature import first_lines
 from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, run_helpers
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Module:
         match, name = self.match, self.shape_name
         lead = match.rank - match.tail_rank
         single = match.tail_rank == 1
-        lines = static_guards(match.signature)
+        lines = first_lines(match.signature)
         lines += [
             f"if {name}.ndim != {match.rank}:",
             f'    raise ValueError(f"this kernel takes {name} of rank {match.rank}, not {{{name}.shape}}")',
