@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -252,13 +253,21 @@ class Commands:
 
     def do_wait(self, line: CommandLine) -> Text:
         run = self._live(line)
-        self.wait(run, line.options.get("timeout"))
+        with self._watched(run):
+            self.wait(run, line.options.get("timeout"))
         state = run.state
         if state.ended:
             return Text(f"Run {run.id} ended, {state.outcome}: {state.reason}")
         if state.open_question is not None:
             return Text(questions.how_to_answer(run.id, state.open_question))
         return Text(f"Run {run.id} waits for you: %maxkernel accept {run.id} or %maxkernel reject {run.id}.")
+
+    def _watched(self, run: Any) -> AbstractContextManager[None]:
+        if hasattr(self.shell, "kernel") or run.state.settled:
+            return nullcontext()
+        from maxkernel_nb.magics.terminal import watched
+
+        return watched(run)
 
     def do_resume(self, line: CommandLine) -> Any:
         batch = is_batch(self.shell)

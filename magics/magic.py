@@ -17,6 +17,7 @@ from maxkernel_nb.errors import UsageError
 from maxkernel_nb.magics import cell, helptext
 from maxkernel_nb.magics.commands import Commands
 from maxkernel_nb.magics.completion import Completer
+from maxkernel_nb.magics.differentiated import differentiated, executed
 from maxkernel_nb.magics.failures import Interrupted, one_sentence
 from maxkernel_nb.magics.host import is_batch, is_disabled
 from maxkernel_nb.magics.lab import Lab
@@ -127,10 +128,12 @@ class MaxKernelMagics(Magics):  # type: ignore[misc]
         if "resume" in options:
             return self._resume(parsed, found.fn)
         policy = "propose" if is_batch(self.shell) else "ask"
+        where = differentiated([*executed(self.shell), ran.text], found.name)
         return self._api().start(
             found.fn, source=found.source, name=found.name, mode=parsed.mode.name, namespace=namespace,
             inputs=self._inputs(options.get("inputs")), shapes=options.get("shapes"),
             static=options.get("static", ()), cases=options.get("case", ()), on_created=self._created,
+            **({"differentiated": where} if where else {}),
             **{"policy": policy, **config.values(settings), "project": self.project(options)},
         )
 

@@ -115,7 +115,8 @@ class Publisher:
         """A terminal can only be told again, so it is told little: the start, each question, the end."""
         self._told = state.status
         doc = document(state)
-        text = render_text(doc) if state.settled else f"{one_line(doc)}\n{doc.next.text}\n"
+        watch = f"%maxkernel wait {state.run_id} watches it live."
+        text = render_text(doc) if state.settled else f"{one_line(doc)}\n{doc.next.text} {watch}\n"
         self._publish({"text/plain": text}, {}, self.display_id, False)
 
     def _publish_report(self, state: RunState) -> None:
