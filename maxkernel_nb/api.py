@@ -50,8 +50,8 @@ def start(
     namespace: dict[str, Any] | None = None, shapes: str | None = None, static: Sequence[str] = (),
     name: str | None = None, chip: str | None = None, policy: Policy = "ask",
     budget: Budget | str | None = None, atol: float | None = None, rtol: float | None = None,
-    gradient: bool = False, cases: Sequence[str | Case] = (), bind: Binder | None = None,
-    project: str | Path | None = None,
+    gradient: bool | None = None, differentiated: str = "", cases: Sequence[str | Case] = (),
+    bind: Binder | None = None, project: str | Path | None = None,
     author: Author | str | None = None, claude: Mapping[str, Any] | None = None, tuning_points: int | None = None,
     on_created: Callable[[Run], None] | None = None, strategy: str | None = None, executor: str | None = None,
     address: str | None = None, seed: int = 0,
@@ -60,7 +60,8 @@ def start(
 
     ``address``: of the Ray cluster, with ``executor`` ``ray`` (default: RAY_ADDRESS, else ``auto``).
     ``author``: one of ``recipes``, ``claude``, ``both``, or an author; by default both when there is a key for Claude.
-    ``gradient``: the kernel must have the function's gradient too.
+    ``gradient``: the kernel must have the function's gradient too. Where it is None, ``differentiated`` (the call that
+    differentiates the function, as text) asks that a gradient of its own that a kernel has is right.
     ``claude``: settings such as ``{"model": ..., "rounds": 2}``, see ``ClaudeSettings``.
     ``on_created(run)`` is called before any work begins, so that a panel can be drawn first. Raises ``UsageError`` or
     ``TaskError`` with one sentence when the function or its inputs cannot be used, ``JournalError`` when nothing can
@@ -83,6 +84,7 @@ def start(
         fn, source=source, name=name, inputs=inputs, namespace=namespace, shapes=shapes, static=tuple(static),
         chip=chip_name, atol=atol, rtol=rtol, cases=tuple(cases), store=place.objects,
         full_oracle=owned.owner != "none", gradient=bool(gradient),
+        differentiated=differentiated if gradient is None else "",
     )
     author, note = _author(author, claude)
     task = built.task.model_copy(update={"salt": secrets.token_hex(8)})

@@ -71,22 +71,6 @@ def evaluated(closed: Any, args: Any) -> list[Any]:
         return list(jax.jit(jaxpr_as_fun(closed))(*args))
 
 
-def quick_callbacks() -> None:
-    """Callbacks of this process get numpy arrays: copies of what XLA hands over, not put on a device first.
-
-    TPU interpret mode calls back for every access to memory and reads numbers out of what it gets; as device arrays
-    that was five sixths of the time of a small kernel's run (jax 0.10.2). For a process that runs nothing else.
-    """
-    import numpy as np
-    from jax import tree_util
-    from jax._src import callback as module
-
-    def call(*args: Any, callback: Any, **_: Any) -> Any:
-        return tree_util.tree_map(np.asarray, callback(*(np.array(a) for a in args)))
-
-    module.io_callback_impl = call  # looked up by name when a callback is lowered (0.7.2 to 0.10.2)
-
-
 def inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
     """Every open jaxpr among an equation's parameters."""
     for value in params.values():

@@ -153,6 +153,7 @@ class KernelTask(Value):
     chip: str = "v6e"
     weak: tuple[str, ...] = ()  # cheap wrong answers that would pass this task's tolerance
     gradient: bool = False  # the kernel must have the reference's gradient too
+    differentiated: str = ""  # the call in the notebook that does: a gradient that a kernel has must be right
     trees: tuple[Parameter, ...] = ()
     returns: Tree | None = None
     salt: str = ""  # of one run, drawn when it starts: what is checked cannot be known before

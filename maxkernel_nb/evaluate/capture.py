@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -14,10 +16,12 @@ from maxkernel_nb import compat
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.inputs import is_float
 from maxkernel_nb.evaluate.wire import dtype_named
-from maxkernel_nb.task import Case
+from maxkernel_nb.task import Case, Parameter
+from maxkernel_nb.tasks.trees import from_arrays
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.diagnosis import diagnose
 from maxkernel_nb.tpu.failures import compile_failure
+from maxkernel_nb.values import content_hash
 
 FILE = "<candidate>"
 CALLBACKS = ("callback", "debug_print", "infeed", "outfeed")  # within a primitive's name
@@ -30,6 +34,11 @@ class Captured:
     closed: Any
     out_tree: str
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same program in any process: addresses in printed functions do not count."""
+        return content_hash(re.sub(r"0x[0-9a-f]+", "0x", str(self.closed)))
+
     @property
     def outputs(self) -> dict[str, Any]:
         return {"tree": self.out_tree, "leaves": [leaf(aval) for aval in self.closed.out_avals]}
@@ -37,7 +46,9 @@ class Captured:
 
 @dataclass
 class Program:
-    """A loaded candidate: its function, and what has been captured of it. Lives as long as the worker remembers it."""
+    """A loaded candidate: its function of the task's arrays, and what has been captured of it. Lives as long as the
+    worker remembers it.
+    """
 
     function: Callable[..., Any]
     cases: dict[str, Captured] = field(default_factory=dict)
@@ -47,13 +58,18 @@ def leaf(aval: Any) -> dict[str, Any]:
     return {"shape": list(aval.shape), "dtype": aval.dtype.name, "weak_type": bool(getattr(aval, "weak_type", False))}
 
 
-def load(source: str, entry: str) -> Program:
+def show(source: str) -> None:
+    """The text that a line of ``FILE`` in an error is read from."""
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+
+
+def load(source: str, entry: str, trees: Sequence[Parameter] = ()) -> Program:
     """Runs the module once. Raises ``JobRefused`` with the line for whatever it raises."""
     module = ModuleType("candidate")
-    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+    show(source)
     with _blamed("import", "The kernel's module cannot be run"):
         exec(compile(source, FILE, "exec"), module.__dict__)
-        return Program(getattr(module, entry))
+        return Program(from_arrays(getattr(module, entry), trees))
 
 
 def capture(program: Program, case: Case, static: dict[str, Any], chip: str) -> Captured:

@@ -1,7 +1,8 @@
 """Sanity controls: before an answer counts, the comparison must pass a known right answer and refuse known wrong ones.
 
-They ride along with every comparison, on its own arrays. When one of them comes out wrong the comparison is void: an
-infrastructure fault, never a verdict on a candidate.
+They ride along with every batch (the runs of a case of a candidate), and with every answer of the reference that a
+judge process has not compared with before, on its own arrays. When one of them comes out wrong the comparison is
+void: an infrastructure fault, never a verdict on a candidate.
 """
 
 from __future__ import annotations

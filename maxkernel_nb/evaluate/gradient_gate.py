@@ -14,26 +14,33 @@ from maxkernel_nb.evaluate.numerics import CONTESTED
 from maxkernel_nb.evaluate.ops_gradient import NONE
 from maxkernel_nb.task import Case, GateName, Outcome, Verdict
 
+NO_GRADIENT = "gradient-missing"
+
 
 class GradientGate:
-    """Only where a task asks for it. Each check case on one draw of inputs and of the cotangents of its results, the
-    first on every seed: the candidate's vector-Jacobian product, traced from its function (so that its ``custom_vjp``
-    counts) and run with TPU semantics, against the reference's, for each float argument. One verdict for each case and
-    seed. Declines a task that does not ask for it, cases whose reference has no exported gradient, and draws on which
-    that is not finite itself.
+    """Only where a task asks for it, or the notebook differentiates the function. Each check case on one draw of inputs
+    and of the cotangents of its results, the first on every seed: the candidate's vector-Jacobian product, traced from
+    its function (so that its ``custom_vjp`` counts) and run with TPU semantics, against the reference's, for each float
+    argument. One verdict for each case and seed. Declines a task that does not ask for it, cases whose reference has no
+    exported gradient, and draws on which that is not finite itself. Where only the notebook asks, a kernel that has no
+    gradient is declined, not refused: an accepted kernel is then differentiated as the reference is.
     """
 
     name = GateName.GRADIENT
 
     async def run(self, ground: Ground) -> AsyncIterator[Verdict]:
-        if not ground.task.gradient:
+        task = ground.task
+        if not task.gradient and not task.differentiated:
             told = "The task does not ask for a gradient."
             yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=told)
             return
         for number, case in enumerate(ready_cases(ground)):
-            for seed in ground.task.seeds if number == 0 else ground.task.seeds[:1]:
+            for seed in task.seeds if number == 0 else task.seeds[:1]:
                 verdict = await self._verdict(ground, case, seed)
-                yield verdict
+                if not task.gradient and any(d.kind == NO_GRADIENT for d in verdict.diagnostics):
+                    yield _none(task.differentiated)
+                    return
+                yield _asked_by(verdict, task.differentiated)
                 if verdict.outcome is Outcome.FAIL:
                     return
 
@@ -68,3 +75,18 @@ class GradientGate:
             seconds=time.monotonic() - started,
             **place,
         )
+
+
+def _none(where: str) -> Verdict:
+    told = (
+        f"The notebook differentiates it ({where}); the kernel has no gradient of its own: once accepted, it is "
+        "differentiated as the reference is."
+    )
+    return Verdict(gate=GateName.GRADIENT, outcome=Outcome.DECLINED, summary=told)
+
+
+def _asked_by(verdict: Verdict, where: str) -> Verdict:
+    """The verdict, with the call of the notebook for which it was asked."""
+    if not where:
+        return verdict
+    return verdict.model_copy(update={"summary": f"{verdict.summary} The notebook differentiates it: {where}."})

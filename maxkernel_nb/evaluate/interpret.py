@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxkernel_nb import compat
+from maxkernel_nb.evaluate import quick
 from maxkernel_nb.evaluate.capture import Captured, sentence
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.inputs import unchanged
@@ -41,7 +41,7 @@ class Interpreter:
 
         closed = opened(captured.closed)
         replaced = jex.ClosedJaxpr(with_interpret(closed.jaxpr, parameters(machine)), closed.consts)
-        self.run_ = jax.jit(jex.jaxpr_as_fun(replaced), compiler_options=quick())
+        self.run_ = jax.jit(jex.jaxpr_as_fun(replaced), compiler_options=quick.options())
         self.machine = machine
 
     def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -65,31 +65,6 @@ class Interpreter:
         if raced:
             raise JobRefused("race", "Two accesses to the same memory are not ordered (a data race).")
         return outputs
-
-
-# Compiling the interpreter's program for this CPU took 1.1 s of a small attention kernel, and 0.4 s with these (jax
-# 0.10.2); running it is Python's callbacks either way.
-_QUICK = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
-
-
-@functools.cache
-def quick() -> dict[str, Any]:
-    """Options that make the CPU compiler quick, as far as this jaxlib knows them."""
-    import jax
-
-    known: dict[str, Any] = {}
-    for name, value in _QUICK.items():
-        try:
-            jax.jit(lambda x: x + 1, compiler_options={name: value}).lower(1.0).compile()
-        except (RuntimeError, ValueError, AttributeError):
-            continue
-        known[name] = value
-    return known
 
 
 def forget() -> None:

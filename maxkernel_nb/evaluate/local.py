@@ -138,7 +138,7 @@ class LocalEvaluator:
         measured, where there is a chip.
         """
         asked = {*ground.gates}
-        if ground.task.gradient and GateName.CHECK in asked:
+        if (ground.task.gradient or ground.task.differentiated) and GateName.CHECK in asked:
             asked.add(GateName.GRADIENT)
         yield from (g for g in GATES if g.name in asked)
         if set(ALL_GATES) <= set(asked) and (places := self._chips()) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -12,13 +12,13 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate import capture, inputs, ops_suite, probes, proportion, tamper, wire
+from maxkernel_nb.evaluate import capture, inputs, ops_suite, probes, proportion, quick, tamper, wire
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
 from maxkernel_nb.evaluate.interpret import Interpreter, Machine, export_plain, opened
 from maxkernel_nb.evaluate.semantics import parallel_axes, read_variables, shared_output
-from maxkernel_nb.task import ArgSpec, Case, CaseRole
+from maxkernel_nb.task import ArgSpec, Case, CaseRole, Parameter
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.vmem import estimate_vmem, vmem_refusal
 from maxkernel_nb.values import content_hash
@@ -37,7 +37,8 @@ def kernel(x):
 """
 _fence: list[Fence] = []
 _probe: list[tuple[Interpreter, list[np.ndarray]]] = []
-_programs: dict[str, Program] = {}  # the last one loaded
+_programs: OrderedDict[str, Program] = OrderedDict()  # the last ones loaded: candidates judged side by side take turns
+PROGRAMS = 4
 
 
 def load() -> dict[str, Any]:
@@ -47,7 +48,7 @@ def load() -> dict[str, Any]:
     import jax.export
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    compat.quick_callbacks()
+    quick.install()
     _rehearse()
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
@@ -79,59 +80,69 @@ def _sound() -> bool:
 
 def trace(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """Captures every case; exports those asked for. One buffer for each name in the answer's ``exports``."""
-    program = _program(args)
+    program, listed = _program(args), list(map(Case.from_dict, args["cases"]))
+    refusals, again = _traced(program, listed, args)
     cases, exports, made = {}, [], []
-    for case in map(Case.from_dict, args["cases"]):
+    for case in listed:
         try:
-            with _fenced():
-                captured = capture.capture(program, case, args["static"], args["chip"])
+            if case.name in refusals:
+                raise refusals[case.name]
+            captured = program.cases[case.name]
             cases[case.name] = _facts(captured)
             _admit(captured, case)
             _fits(captured, args["chip"])
         except JobRefused as refusal:
-            if case.role is not CaseRole.RAGGED or refusal.extra.get("retire"):
+            if case.role is not CaseRole.RAGGED:
                 refusal.extra["case"] = case.name
                 raise
             cases[case.name] = {"declined": refusal.message}
             program.cases.pop(case.name, None)
             continue
+        _stable(captured, again, case)
         if case.name in args["export"]:
             exports.append(case.name)
             made.append(capture.export(captured, args["chip"]))
-    _stable(program, args)
     return Reply({"cases": cases, "exports": exports}, tuple(made))
 
 
-def _stable(program: Program, args: dict[str, Any]) -> None:
-    """Traced once more, last case first, the function must give the same programs: it remembers nothing."""
+def _traced(program: Program, cases: list[Case], args: dict[str, Any]) -> tuple[dict[str, JobRefused], Program]:
+    """All that is traced of a candidate, behind one fence: each case, then all once more, last case first. Refusals by
+    case, up to the first of a case that must be traced; and the second captures.
+    """
+    refusals: dict[str, JobRefused] = {}
     again = Program(program.function)
-    for case in map(Case.from_dict, reversed(args["cases"])):
-        if case.name in program.cases:
-            with _fenced():
-                captured = capture.capture(again, case, args["static"], args["chip"])
-            if fingerprint(captured) != fingerprint(program.cases[case.name]):
-                told = f"For case {case.name} the kernel traces to another program the second time: it keeps something."
-                raise JobRefused("unstable", told, case=case.name)
+    with _fenced():
+        for case in cases:
+            try:
+                capture.capture(program, case, args["static"], args["chip"])
+            except JobRefused as refusal:
+                refusals[case.name] = refusal
+                if case.role is not CaseRole.RAGGED:
+                    return refusals, again
+        for case in reversed(cases):
+            if case.name not in refusals:
+                capture.capture(again, case, args["static"], args["chip"])
+    return refusals, again
+
+
+def _stable(captured: Captured, again: Program, case: Case) -> None:
+    """Traced once more, the function must give the same program: it remembers nothing."""
+    if captured.fingerprint != again.cases[case.name].fingerprint:
+        told = f"For case {case.name} the kernel traces to another program the second time: it keeps something."
+        raise JobRefused("unstable", told, case=case.name)
 
 
 def rehearse(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """The case's program exported for the CPU, its kernels lowered to plain operations: to rehearse measuring."""
     case = Case.from_dict(args["case"])
-    with _fenced():
-        captured = capture.capture(_program(args), case, args["static"], args["chip"])
-    if fingerprint(captured) != args["fingerprint"]:
-        raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
-    return Reply({}, (export_plain(captured),))
+    return Reply({}, (export_plain(_captured(_program(args), case, args)),))
 
 
 def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """Runs one case on several draws. ``runs``: outputs (their buffers follow in order) or a refusal for each."""
     program = _program(args)
     case = Case.from_dict(args["case"])
-    with _fenced():
-        captured = capture.capture(program, case, args["static"], args["chip"])
-    if fingerprint(captured) != args["fingerprint"]:
-        raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
+    captured = _captured(program, case, args)
     runs: list[dict[str, Any]] = []
     sent: list[bytes] = []
     machines: dict[Machine, Interpreter] = {}
@@ -153,8 +164,15 @@ def gradient(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     """The vector-Jacobian product on one draw; one output for each float argument."""
     program, case = _program(args), Case.from_dict(args["case"])
     with _fenced():
-        results = list(capture.capture(program, case, args["static"], args["chip"]).closed.out_avals)
-        captured = capture.capture_gradient(program, case, args["static"], args["chip"], results)
+        plain = capture.capture(program, case, args["static"], args["chip"]).closed
+        results = list(plain.out_avals)
+        try:
+            captured = capture.capture_gradient(program, case, args["static"], args["chip"], results)
+        except JobRefused as refusal:
+            own = any("custom_vjp" in e.primitive.name for e in compat.equations(plain))
+            if refusal.kind == "gradient" and not own:
+                refusal.kind = "gradient-missing"
+            raise
     _refuse_callbacks(list(compat.equations(captured.closed)))
     given = inputs.cotangents([(v.shape, v.dtype.name) for v in results], case.name, args["seed"])
     try:
@@ -188,17 +206,26 @@ def _fenced() -> Iterator[None]:
             raise JobRefused("tampering", told, retire=True)
 
 
-def fingerprint(captured: Captured) -> str:
-    """The same for the same program in any process: addresses in printed functions do not count."""
-    return content_hash(re.sub(r"0x[0-9a-f]+", "0x", str(captured.closed)))
+def _captured(program: Program, case: Case, args: dict[str, Any]) -> Captured:
+    """The program that was traced, found or made again: it must be the one whose fingerprint the judge was told."""
+    if case.name not in program.cases:
+        with _fenced():
+            capture.capture(program, case, args["static"], args["chip"])
+    captured = program.cases[case.name]
+    if captured.fingerprint != args["fingerprint"]:
+        raise JobRefused("unstable", "The kernel traces to another program each time it is loaded.")
+    return captured
 
 
 def _program(args: dict[str, Any]) -> Program:
-    key = content_hash([args["source"], args["entry"], args["static"], args["chip"]])
+    trees = args.get("trees", [])
+    key = content_hash([args["source"], args["entry"], args["static"], args["chip"], trees])
+    capture.show(args["source"])
     if key not in _programs:
-        _programs.clear()
+        while len(_programs) >= PROGRAMS:
+            _programs.popitem(last=False)
         with _fenced():
-            _programs[key] = capture.load(args["source"], args["entry"])
+            _programs[key] = capture.load(args["source"], args["entry"], [*map(Parameter.from_dict, trees)])
     return _programs[key]
 
 
@@ -209,7 +236,7 @@ def _facts(captured: Captured) -> dict[str, Any]:
         "outputs": captured.outputs,
         "kernels": len(kernels),
         "constant_bytes": capture.constant_bytes(captured.closed),
-        "fingerprint": fingerprint(captured),
+        "fingerprint": captured.fingerprint,
         "vmem_bytes": estimate_vmem(captured.closed).bytes,
         **proportion.facts(captured.closed),
         "parallel": sum(bool(parallel_axes(e)) for e in kernels),

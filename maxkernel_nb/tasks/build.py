@@ -46,10 +46,12 @@ def build_task(
     store: ObjectStore,
     full_oracle: bool = False,
     gradient: bool = False,
+    differentiated: str = "",
 ) -> BuiltTask:
     """Finds inputs, derives cases, captures the reference. In order: inputs, one trace at full size, cases, exports.
     ``full_oracle``: there is a chip to measure on, so outputs at full size will need an oracle too.
-    ``gradient``: a kernel must have the function's gradient too.
+    ``gradient``: a kernel must have the function's gradient too. ``differentiated``: the call in the notebook that
+    differentiates the function; a gradient of its own that a kernel has must then be right.
 
     Nothing is run or compiled; arrays at full size are only looked at. The same function and inputs give the same task.
     ``cases`` are shapes as in ``--case``; or whole ``Case`` values, and then nothing is derived: one is the timing case
@@ -67,7 +69,13 @@ def build_task(
     given = tuple(c for c in cases if isinstance(c, Case))
     texts = tuple(c for c in cases if isinstance(c, str))
     all_cases = _checked(given, tracer) if given else derive_cases(found.args, tracer, texts)
-    captured = capture(fn, all_cases, found.static, tracer, full_oracle, gradient)
+    try:
+        captured = capture(fn, all_cases, found.static, tracer, full_oracle, gradient or bool(differentiated))
+    except TaskError:
+        if gradient or not differentiated:
+            raise
+        differentiated = ""  # not this function's arrays, then
+        captured = capture(fn, all_cases, found.static, tracer, full_oracle)
     task = KernelTask(
         name=name or entry,
         source=text,
@@ -79,6 +87,7 @@ def build_task(
         tolerance=Tolerance(atol=atol, rtol=rtol),
         chip=chip,
         gradient=gradient,
+        differentiated=differentiated,
         trees=found.trees,
         returns=results_of(tracer(all_cases[0].args).outputs),
     )

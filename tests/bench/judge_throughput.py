@@ -1,9 +1,11 @@
 """Verdicts per minute, warm workers against a new process a candidate: python tests/bench/judge_throughput.py
 
 The same 40 candidates (tile choices of a matmul and of an attention) on small shapes, the gates screen, trace, check
-and compile, both ways in one run. The cold way starts an evaluator, with its workers, for each candidate: what a tool
-does that runs a script a candidate. ``--cold N`` measures N of them cold (they do not depend on each other); ``--full``
-takes full shapes.
+and compile, both ways in one run. The cold way is the same code in a process of its own for each candidate: it builds
+the task, starts workers, computes the oracle and finds the probes, and knows nothing; what a tool does that runs a
+script a candidate. Warm and cold take turns, a block each, so that both meet the same machine, and each block of one
+way has the candidates of the other's. ``--block``: candidates a block; ``--full``: full shapes; ``--workers``: warm
+workers of a kind.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -85,28 +88,77 @@ def one(path: str) -> None:
     bench.evaluator.close()
 
 
-async def warm(
-    bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], at_once: int
-) -> tuple[float, float, list[str]]:
-    made = tasks(bench, shapes)
-    for name, source in (wanted[0], wanted[-1]):  # the warm-up: workers, oracles and probes
-        await judge(bench, made[name], source + "\n# warm-up\nWARM = 1\n")
-    gate = asyncio.Semaphore(at_once)
+class Warm:
+    """The warm judge: built and warmed up once, then asked for blocks of candidates."""
 
-    async def bounded(name: str, source: str) -> str:
-        async with gate:
-            return await judge(bench, made[name], source)
+    def __init__(self, bench: Bench, shapes: dict[str, str], at_once: int) -> None:
+        self.bench, self.at_once, self.made = bench, at_once, tasks(bench, shapes)
 
-    started, before = time.monotonic(), _workers(bench)
-    told = await asyncio.gather(*(bounded(*c) for c in wanted))
-    return time.monotonic() - started, _workers(bench) - before, list(told)
+    async def warm_up(self, wanted: list[tuple[str, str]]) -> None:
+        """Workers, oracles and probes: a candidate of each task for each worker, none of which is asked again."""
+        texts = [(name, f"{source}\n# warm-up\nWARM = {n}\n") for n in range(self.at_once) for name, source in wanted]
+        await self.judged(texts)
+
+    async def judged(self, wanted: list[tuple[str, str]]) -> list[str]:
+        gate = asyncio.Semaphore(self.at_once)
+
+        async def bounded(name: str, source: str) -> str:
+            async with gate:
+                return await judge(self.bench, self.made[name], source)
+
+        return list(await asyncio.gather(*(bounded(*c) for c in wanted)))
+
+    async def block(self, wanted: list[tuple[str, str]], sum_: Sum) -> None:
+        started, before = time.monotonic(), _workers(self.bench)
+        sum_.told += await self.judged(wanted)
+        sum_.seconds += time.monotonic() - started
+        sum_.used += _workers(self.bench) - before
+
+
+@dataclass
+class Sum:
+    told: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    used: float = 0.0
+
+    @property
+    def a_minute(self) -> float:
+        return 60 * len(self.told) / self.seconds
+
+    @property
+    def each(self) -> float:
+        return self.used / len(self.told)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{self.told.count(t)} {t}" for t in dict.fromkeys(self.told))
+        return f"{len(self.told)} verdicts, {self.a_minute:.1f} a minute, {self.each:.1f} CPU s each ({counts})"
+
+
+async def compared(
+    bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], block: int, workers: int
+) -> None:
+    judge_, warm, alone = Warm(bench, shapes, 2 * workers), Sum(), Sum()
+    await judge_.warm_up([wanted[0], wanted[-1]])
+    for at in range(0, len(wanted), block):
+        some = wanted[at : at + block]
+        await judge_.block(some, warm)
+        for name, source in some:
+            seconds, used, told = await asyncio.to_thread(cold, shapes, name, source)
+            alone.told.append(told)
+            alone.seconds, alone.used = alone.seconds + seconds, alone.used + used
+        say(f"so far {len(warm.told)}: {_ratios(warm, alone)}")
+    say(f"warm: {warm}\na new process each: {alone}\nratio {_ratios(warm, alone)}")
+
+
+def _ratios(warm: Sum, alone: Sum) -> str:
+    return f"{warm.a_minute / alone.a_minute:.1f} by the clock, {alone.each / warm.each:.1f} by CPU time"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--cold", type=int, default=40)
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--block", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--full", action="store_true")
     options: Any = parser.parse_args()
@@ -115,19 +167,9 @@ def main() -> None:
         return
     shapes, wanted = FULL if options.full else SMALL, candidates()
     wanted = wanted[:: max(1, len(wanted) // options.count)]
+    wanted = [c for n in range(options.block) for c in wanted[n :: options.block]]  # every block has some of each kind
     bench = Bench(workers=options.workers)
-    took, used, told = bench.run(warm(bench, shapes, wanted, 2 * options.workers))
-    fast = 60 * len(wanted) / took
-    say(f"warm: {len(wanted)} verdicts, {fast:.1f} a minute, {used / len(wanted):.1f} CPU s each ({_counts(told)})")
-    each = [cold(shapes, *c) for c in wanted[:: max(1, len(wanted) // options.cold)]]
-    slow, dear = 60 * len(each) / sum(t for t, _, _ in each), sum(c for _, c, _ in each) / len(each)
-    say(f"a new process each: {len(each)} verdicts, {slow:.1f} a minute, {dear:.1f} CPU s each "
-        f"({_counts([t for _, _, t in each])})")  # fmt: skip
-    say(f"ratio by the clock {fast / slow:.1f}, by CPU time {dear / (used / len(wanted)):.1f}")
-
-
-def _counts(told: list[str]) -> str:
-    return ", ".join(f"{told.count(t)} {t}" for t in dict.fromkeys(told))
+    bench.run(compared(bench, shapes, wanted, options.block, options.workers))
 
 
 if __name__ == "__main__":

@@ -92,3 +92,34 @@ def test_a_reference_without_a_gradient_is_told_in_a_sentence(bench):
 
     with pytest.raises(TaskError, match=r"has no gradient .*--gradient off"):
         build_task(loop, shapes="x: f32[64,128]", store=bench.store, gradient=True)
+
+
+@pytest.fixture(scope="module")
+def seen(bench):
+    """The notebook differentiates the function; nobody asked with an option."""
+    task = build_task(scaled, shapes=SHAPES, store=bench.store, differentiated="jax.grad(loss)").task
+    return task.model_copy(update={"seeds": (0,)})
+
+
+def test_a_differentiated_function_has_the_gradient_in_its_checks(bench, seen):
+    told = [v for v in judged(bench, seen).verdicts if v.gate is GateName.GRADIENT]
+    assert len(told) >= 3 and all(v.outcome is Outcome.PASS for v in told)
+    assert all("jax.grad(loss)" in v.summary for v in told)
+
+
+def test_a_wrong_gradient_is_refused_where_the_notebook_differentiates(bench, seen):
+    last = judged(bench, seen, ("2.0 * x * g * c", "x * g * c")).verdicts[-1]
+    assert (last.gate, last.outcome) == (GateName.GRADIENT, Outcome.FAIL) and "jax.grad(loss)" in last.summary
+
+
+def test_a_kernel_without_a_gradient_is_told_that_the_references_is_used(bench, seen):
+    assessment = judged(bench, seen, ("    return _scaled(x, g, n)", "    return _forward(x, g, n)"))
+    last = assessment.verdicts[-1]
+    assert assessment.correct and not assessment.failed
+    assert (last.gate, last.outcome) == (GateName.GRADIENT, Outcome.DECLINED) and "as the reference is" in last.summary
+
+
+def test_a_notebook_that_differentiates_something_else_of_the_name_changes_nothing(bench):
+    task = build_task(lambda n: n + 1, name="plus", source="plus = lambda n: n + 1", shapes="n: i32[64,128]",
+                      store=bench.store, differentiated="jax.grad(plus)").task  # fmt: skip
+    assert task.gradient is False
