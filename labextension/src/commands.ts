@@ -1,3 +1,4 @@
+import type { ISharedCell } from '@jupyter/ydoc';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
@@ -47,9 +48,27 @@ export function addCommands(needs: Needs): void {
   for (const command of ids) {
     needs.palette?.addItem({ command, category: CATEGORY });
   }
-  needs.sessions.changed.connect(() => ids.forEach(id => commands.notifyCommandChanged(id)));
-  needs.tracker.activeCellChanged.connect((_, cell) => {
-    cell?.model.sharedModel.changed.connect(() => ids.forEach(id => commands.notifyCommandChanged(id)));
+  const told = () => ids.forEach(id => commands.notifyCommandChanged(id));
+  needs.sessions.changed.connect(told);
+  whenCandidacyChanges(needs.tracker, told);
+}
+
+/** While a person types in a cell, the commands are looked at again only where the cell becomes a candidate or ceases to be. */
+function whenCandidacyChanges(tracker: INotebookTracker, told: () => void): void {
+  let shared: ISharedCell | null = null;
+  let was = false;
+  const look = () => {
+    const now = shared !== null && isCandidate(shared.getSource());
+    if (now !== was) {
+      was = now;
+      told();
+    }
+  };
+  tracker.activeCellChanged.connect((_, cell) => {
+    shared?.changed.disconnect(look);
+    shared = cell?.model.sharedModel ?? null;
+    shared?.changed.connect(look);
+    look();
   });
 }
 

@@ -3,7 +3,7 @@ import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { IDisposable } from '@lumino/disposable';
-import { Debouncer } from '@lumino/polling';
+import { Debouncer, Throttler } from '@lumino/polling';
 import type { PanelLayout } from '@lumino/widgets';
 
 import { body, functionsOf, holds } from './cellsource';
@@ -33,6 +33,8 @@ export class InPlace implements IDisposable {
   private written = new Map<string, Written>();
   private told = new Set<string>();
   private seen = new Map<string, Matter>();
+  /** Notices of several runs come without a pause; a person who types makes one. */
+  private soon = new Throttler(() => this.refresh(), { limit: 30, edge: 'trailing' });
   private later = new Debouncer(() => this.refresh(), 150);
 
   constructor(
@@ -41,10 +43,10 @@ export class InPlace implements IDisposable {
     private language: Extension,
     private confirms: () => boolean
   ) {
-    link.changed.connect(this.soon, this);
+    link.changed.connect(this.arrived, this);
     link.decided.connect(this.decided, this);
     link.slow.connect(this.slow, this);
-    panel.content.modelContentChanged.connect(this.soon, this);
+    panel.content.modelContentChanged.connect(this.typed, this);
     this.refresh();
   }
 
@@ -55,10 +57,11 @@ export class InPlace implements IDisposable {
 
   dispose(): void {
     this._disposed = true;
-    this.link.changed.disconnect(this.soon, this);
+    this.link.changed.disconnect(this.arrived, this);
     this.link.decided.disconnect(this.decided, this);
     this.link.slow.disconnect(this.slow, this);
-    this.panel.content.modelContentChanged.disconnect(this.soon, this);
+    this.panel.content.modelContentChanged.disconnect(this.typed, this);
+    this.soon.dispose();
     this.later.dispose();
     for (const view of this.views.values()) {
       view.dispose();
@@ -85,12 +88,18 @@ export class InPlace implements IDisposable {
     return true;
   }
 
-  private soon(): void {
-    this.later.invoke().catch((reason: unknown) => {
-      if (!this._disposed) {
-        console.error('MaxKernel could not draw a proposal', reason);
-      }
-    });
+  private arrived(): void {
+    this.soon.invoke().catch((reason: unknown) => this.failed(reason));
+  }
+
+  private typed(): void {
+    this.later.invoke().catch((reason: unknown) => this.failed(reason));
+  }
+
+  private failed(reason: unknown): void {
+    if (!this._disposed) {
+      console.error('MaxKernel could not draw a proposal', reason);
+    }
   }
 
   private matters(): Matter[] {

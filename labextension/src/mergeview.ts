@@ -23,6 +23,10 @@ class Bar extends WidgetType {
   override eq(other: Bar): boolean {
     return other.element === this.element;
   }
+  /** What is not on screen is laid out by this. */
+  override get estimatedHeight(): number {
+    return 34;
+  }
   override ignoreEvent(): boolean {
     return true;
   }

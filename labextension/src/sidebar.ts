@@ -46,7 +46,12 @@ export class RunsSidebar extends Widget {
     this.draw();
   }
 
+  protected override onAfterAttach(): void {
+    this.draw();
+  }
+
   protected override onAfterShow(): void {
+    this.draw();
     void this.read(true);
   }
 
@@ -72,6 +77,9 @@ export class RunsSidebar extends Widget {
   }
 
   private draw(): void {
+    if (!this.isVisible) {
+      return; // drawn when it is shown
+    }
     const focused = (document.activeElement as HTMLElement | null)?.dataset['mkl'];
     const rows = rowsOf(this.sessions.all, this.onDisk).filter(row => matches(row, this.filter.value));
     this.list.replaceChildren(...rows.map(row => this.row(row)));
