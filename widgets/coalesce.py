@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_REST = 3.0  # times as long as a write took, before the next one
 
 
 class Coalescer(Generic[T]):
     """``submit`` returns at once from any thread; ``write`` runs on one background thread at a time.
 
     A value submitted after a quiet interval is written immediately; while values keep coming, one is written every
-    ``interval`` seconds and the ones in between are dropped.
+    ``interval`` seconds and the ones in between are dropped. A write that takes long makes the next one later, so that
+    writing never takes more than a quarter of the time: a large run leaves the kernel to the person's cells.
     """
 
     def __init__(self, write: Callable[[T], None], interval: float = 0.1) -> None:
@@ -38,12 +41,13 @@ class Coalescer(Generic[T]):
 
     def _drain(self) -> None:
         while (value := self._take()) is not None:
+            began = time.monotonic()
             try:
                 self._write(value[0])
             except Exception:  # the dispatcher: a view that cannot be written must not stop the run
                 log.exception("a panel could not be updated")
             with self._idle:
-                self._idle.wait(self._interval)
+                self._idle.wait(max(self._interval, _REST * (time.monotonic() - began)))
 
     def _take(self) -> list[T] | None:
         with self._idle:

@@ -59,8 +59,10 @@ function hunks(view: DiffView, act: HunkActions): Child {
     for (let from = 0; from < Math.max(1, length); from += PIECE) {
       jobs.push(() => {
         if (from === 0) holder.appendChild(made);
-        append(body, [h("table", { class: "mkn-diff" }, h("tbody", {}, act.layout === "split"
-          ? split(rows.slice(from, from + PIECE), partners) : unified(numbered.slice(from, from + PIECE), partners)))]);
+        const drawn = act.layout === "split" ? split(rows.slice(from, from + PIECE), partners) : unified(numbered.slice(from, from + PIECE), partners);
+        // A piece out of sight is not laid out: only a box of its own can be contained, a table cannot.
+        append(body, [h("div", { class: "mkn-piece", style: `contain-intrinsic-height:auto ${drawn.length * 18}px` },
+          h("table", { class: "mkn-diff" }, h("tbody", {}, drawn)))]);
       });
     }
   }
