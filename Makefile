@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --editable
 BROWSER_TESTS := $(BIN)/python -m pytest tests -m e2e --reruns 1 -rR
 export MPLBACKEND := agg
 
-.PHONY: demo quickstart replayed test lab dev lint types e2e colab-pins kernels frontend clean
+.PHONY: papermill demo quickstart replayed test lab dev lint types e2e colab-pins kernels frontend clean
 
 demo: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py
@@ -33,6 +33,13 @@ replayed: $(VENV)/.installed-tpu-lab
 	rm -rf build/nbval
 	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
 	    --ExecutePreprocessor.record_timing=False $$notebook && sed -i 's|$(CURDIR)/||g' $$notebook || exit 1; done
+
+# Every example notebook by papermill, each in an empty project; a notebook that fails ends it.
+papermill: $(VENV)/.installed-tpu-dev
+	rm -rf build/papermill && mkdir -p build/papermill
+	for notebook in $(REPLAYED) $(BENCH) $(CHIP) $(QUICKSTART); do MAXKERNEL_PROJECT=$(CURDIR)/build/papermill/$$(basename $$notebook .ipynb) \
+	    $(BIN)/papermill --no-progress-bar --log-level WARNING --cwd example_notebooks $$notebook build/papermill/$$(basename $$notebook) \
+	    && echo "papermill: $$notebook done" || exit 1; done
 
 lab: $(VENV)/.installed-tpu-lab
 	$(BIN)/jupyter lab $(QUICKSTART)
