@@ -155,14 +155,21 @@ class Graph:
                 yield self.nodes[node]
 
     @property
+    def refused(self) -> int:
+        """Leading kernels that failed their full check."""
+        return sum(self.nodes[n].result == "failed" for n in self.checked if n in self.nodes)
+
+    @property
     def curve(self) -> list[tuple[int, float]]:
-        """(judgements, ms) at each gain of the fastest kernel; those that failed their check later are left out."""
+        """(judgements, ms) at each gain that led to the best; kernels faster than it are not checked, so left out."""
         found: list[tuple[int, float]] = []
-        cost = 0
+        cost, best = 0, self.best_ms or 0.0
         for seen in self.observed.values():
             cost += seen.cost
             node = self.nodes.get(seen.candidate)
-            if node is not None and node.timed and node.ms is not None and (not found or node.ms < found[-1][1]):
+            if node is None or not node.timed or node.ms is None or node.ms < best:
+                continue
+            if self.best is not None and (not found or node.ms < found[-1][1]):
                 found.append((cost, node.ms))
         return found
 

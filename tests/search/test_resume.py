@@ -8,7 +8,7 @@ from search_bench import ShuffledEvaluator, WritingAuthor, killed_at, recorded, 
 
 from maxkernel_nb.journal import read_events
 
-KILLS = int(os.environ.get("MAXKERNEL_TEST_KILLS", "12"))  # 50 for the full trial
+KILLS = int(os.environ.get("MAXKERNEL_TEST_KILLS", "8"))  # 50 for the full trial
 
 
 def repeated(root):
@@ -50,7 +50,7 @@ def _ended(root):
 
 
 def test_a_paid_draw_is_not_asked_for_again_after_a_crash(tmp_path):
-    while killed_at(tmp_path, 40, judged=16, author=WritingAuthor()):
+    while killed_at(tmp_path, 75, judged=16, author=WritingAuthor()):
         pass
     state = recorded(tmp_path)
     assert state.ended and repeated(tmp_path) == []

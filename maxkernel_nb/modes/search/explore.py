@@ -123,12 +123,21 @@ class Explorer:
         return draw.how is not ev.EdgeKind.CHECK and candidate is not None and candidate.id in self.graph.nodes
 
     def _due_check(self) -> tuple[Draw, Candidate] | None:
-        """Of the kernel that leads, once it stands; checks are a small share of all judgements before the end."""
-        node = self._to_check()
-        if node is None or self.graph.cost < _JUDGEMENTS_A_CHECK * (len(self.graph.checked) + 1):
+        """Of the kernel that leads, once it stands; those that pass are a small share of all judgements before the
+        end. Where the last one failed, the next is due at once."""
+        node, refused = self._to_check(), self.graph.refused
+        if node is None or any(f.draw.how is ev.EdgeKind.CHECK for f in self._flights):
+            return None
+        if refused and self._last_refused():
+            return self._check(node)
+        if self.graph.cost < _JUDGEMENTS_A_CHECK * (len(self.graph.checked) - refused + 1):
             return None
         stood = sum(1 for n, seen in self.graph.observed.items() if n > node.draw and seen.cost)
         return self._check(node) if stood >= _STANDS else None
+
+    def _last_refused(self) -> bool:
+        checks = [n for n, e in self.graph.edges.items() if e.how is ev.EdgeKind.CHECK and n in self.graph.observed]
+        return bool(checks) and self.graph.observed[max(checks)].result == "failed"
 
     def _last_check(self) -> Flight | None:
         """Everything was observed: the fastest kernels are checked until one passes."""

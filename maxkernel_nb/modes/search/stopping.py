@@ -10,6 +10,7 @@ from maxkernel_nb.events import Spend
 
 NEAR_ROOFLINE = 1.08  # modelled time over the roofline's; closer is within the model's own error
 _KEPT = 0.1  # share of the wall time that is kept for the fastest kernel's full check
+_MORE_KEPT = 3  # judgements for further checks, at most
 CONFIDENCE = 0.9
 CHANCE = 0.1  # a plateau: a further draw has less than this chance to bring a faster kernel
 
@@ -40,8 +41,9 @@ def on_a_plateau(graph: Graph) -> str:
 
 
 def out_of_judgements(graph: Graph, budget: Budget, in_flight: int) -> str:
-    """One judgement is kept for the full check of a winner."""
-    if budget.judged is None or graph.cost + in_flight + 1 < budget.judged:
+    """One judgement is kept for the full check of a winner, more where such checks failed."""
+    kept = 1 + min(_MORE_KEPT, graph.refused)
+    if budget.judged is None or graph.cost + in_flight + kept < budget.judged:
         return ""
     return f"The budget of {budget.judged} candidates judged is used up; raise it with --budget and resume."
 
