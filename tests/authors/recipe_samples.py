@@ -70,6 +70,32 @@ def projected_attention(x, wq, wk, wv):
     return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(s, axis=-1), v)
 
 
+def batched_product(x, w, b, r):
+    return jax.nn.relu(jnp.einsum("abmk,abnk->abmn", x, w) + b) + r
+
+
+def _convolved(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1,) * (x.ndim - 2), "VALID")
+
+
+def group_norm_over_channels(x, w, b, g):
+    """Group norm of a 2-D convolution, then a softmax's denominator over the channels."""
+    y = _convolved(x, w) + b[:, None, None]
+    groups = y.reshape(y.shape[0], 4, -1, *y.shape[2:])
+    centred = groups - groups.mean(axis=(2, 3, 4), keepdims=True)
+    scale = jnp.sqrt(jnp.square(centred).mean(axis=(2, 3, 4), keepdims=True) + 1e-5)
+    return jax.nn.logsumexp(jnp.tanh((centred / scale).reshape(y.shape) * g[:, None, None]) + y, axis=1, keepdims=True)
+
+
+def padded_convolution(x, w, b):
+    y = jax.lax.conv_general_dilated(x, w, (1, 1, 1), ((1, 1), (0, 2), (1, 0)))
+    return jnp.tanh(jax.nn.silu(y + b[:, None, None, None]))
+
+
+def pooled_convolution(x, w, b):
+    return jnp.mean(jax.nn.relu(_convolved(x, w) + b[:, None, None]), axis=(2, 3))
+
+
 def retention(q, k, v):
     steps = jnp.arange(q.shape[2])
     rate = jnp.log1p(-(2.0 ** (-5 - np.arange(q.shape[1]))))[:, None, None]
@@ -164,6 +190,12 @@ def _labelled(m, n, k):
     return {"x": ((m, k), BF16), "w": ((k, n), BF16), "y": ((m,), "int32")}
 
 
+def _images(n, c, o, space, window=3, dtype=BF16, **more):
+    size = (window,) * len(space)
+    return {"x": ((n, c, *space), dtype), "w": ((o, c, *size), dtype), "b": ((o,), dtype),
+            **dict.fromkeys(more, ((o,), dtype))}
+
+
 def _rows(m, n, **more):
     return {"x": ((m, n), BF16), **{k: (tuple({"m": m, "n": n}[a] for a in s), BF16) for k, s in more.items()}}
 
@@ -183,6 +215,23 @@ SAMPLES = {
     "cube_norm": ("rows", cube_norm, {"x": ((512, 16, 128), F32)}, {"x": ((6, 4, 130), F32)}),
     "gelu_product": ("matmul", gelu_product, _product(2048, 1024, 1024, b="n"), _product(96, 256, 128, b="n")),
     "grouped_norm": ("matmul", grouped_norm, _product(2048, 1024, 1024), _product(40, 256, 128)),
+    "batched_product": (
+        "matmul", batched_product,
+        {"x": ((2, 4, 512, 512), BF16), "w": ((2, 4, 1024, 512), BF16), "b": ((1024,), BF16),
+         "r": ((2, 4, 512, 1024), BF16)},
+        {"x": ((2, 3, 40, 130), BF16), "w": ((2, 3, 256, 130), BF16), "b": ((256,), BF16),
+         "r": ((2, 3, 40, 256), BF16)},
+    ),
+    "group_norm_over_channels": (
+        "conv", group_norm_over_channels, _images(8, 8, 16, (64, 64), g=1), _images(2, 6, 16, (11, 13), g=1),
+    ),
+    "padded_convolution": (
+        "conv", padded_convolution, _images(4, 32, 64, (16, 32, 32), dtype=F32),
+        _images(2, 3, 16, (5, 6, 9), dtype=F32),
+    ),
+    "pooled_convolution": (
+        "conv", pooled_convolution, _images(8, 8, 64, (64, 64)), _images(3, 5, 16, (12, 20)),
+    ),
     "attention": (
         "attention", attention, dict.fromkeys("qkv", ((2, 4, 1024, 128), BF16)),
         dict.fromkeys("qkv", ((1, 2, 256, 128), BF16)),

@@ -158,7 +158,7 @@ def test_int8_is_added_up_in_int32_and_scaled_in_the_kernel(bench, depth):
     (lambda x, w: jnp.sort(x @ w, axis=-1), "sort"),
     (lambda x, w: jnp.cumsum(x @ w, axis=-1), "cumsum"),
     (lambda x, w: (x @ w, x), "returns 2 arrays"),
-    (lambda x, w: jnp.einsum("mk,kn->mnk", x, w).sum(-1), "batch dimensions"),
+    (lambda x, w: jnp.einsum("mk,kn->mnk", x, w).sum(-1), "several dimensions at once"),
 ])
 def test_declines_with_the_reason(bench, function, reason):
     function.__name__ = "declined"

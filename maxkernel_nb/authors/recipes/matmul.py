@@ -92,8 +92,8 @@ class MatmulRecipe(Recipe):
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
-        found, expression, fields = read_cases(traces, task, _recognise_case)
-        return MatmulMatch(epilogue=expression, batch=found[0].reader.m // fields["m"], **fields)
+        _, expression, fields = read_cases(traces, task, _recognise_case)
+        return MatmulMatch(epilogue=expression, **fields)
 
     def space(self, match: MatmulMatch) -> TuningSpace:
         axes = _axes(match)
@@ -340,7 +340,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
         "precision": node.attr("precision"),
         "narrowed": narrowed,
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
-    })
+    }, sizes={"batch": volume(over)})
 
 
 def _params(graph: Graph) -> list[int]:

@@ -445,8 +445,8 @@ class _Module:
         x, w, match = self.x, self.w, self.match
         if match.batch_rank:
             whole = match.batch_rank == 1 and match.output_form != "lead"
-            shape = {"lead_tail": f"*{x}.shape[:-1], n", "lead": f"{x}.shape[:-1]", "lead_1": f"*{x}.shape[:-1], 1"}
-            return "out" if whole else f"out.reshape({shape[match.output_form]})"
+            shapes = {"lead_tail": f"*{x}.shape[:-1], n", "lead": f"{x}.shape[:-1]", "lead_1": f"*{x}.shape[:-1], 1"}
+            return "out" if whole else f"out.reshape({shapes[match.output_form]})"
         lead = f"*{x}.shape[:-1]" if match.lhs_form == "mk" else f"*{x}.shape[1:]"
         tail = f"*{w}.shape[1:]" if match.rhs_form == "kn" else f"*{w}.shape[:-1]"
         if match.output_form in ("m_n", "m_1") or (match.lhs_rank == match.rhs_rank == 2 and match.out_kind == "full"):

@@ -8,6 +8,7 @@ from maxkernel_nb.authors.recipes.base import Recipe
 def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
     from maxkernel_nb.authors.recipes.composed import ComposedRecipe
+    from maxkernel_nb.authors.recipes.conv import ConvRecipe
     from maxkernel_nb.authors.recipes.grouped import GroupedRecipe
     from maxkernel_nb.authors.recipes.loss import LossRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
@@ -18,7 +19,7 @@ def all_recipes() -> tuple[Recipe, ...]:
 
     alone: tuple[Recipe, ...] = (AttentionRecipe(), RecurrenceRecipe(), MatmulRecipe(), RowwiseRecipe())
     parts = ComposedRecipe({recipe.name: recipe for recipe in alone})
-    return (*alone, LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
+    return (*alone, ConvRecipe(), LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
 
 
 def recipe_named(name: str) -> Recipe:

@@ -19,7 +19,8 @@ CALLS = {
     "silu": "jax.nn.silu", "gelu": "jax.nn.gelu",
 }
 _NAMES = {
-    "down_sum": "sum_down", "down_max": "largest", "down_min": "smallest", "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
+    "down_sum": "sum_down", "down_max": "largest", "down_min": "smallest",
+    "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
     "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
     "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
 }
