@@ -18,7 +18,7 @@ from jaxbench.smoke import smoke_run
 from jaxbench.suites import Facts, ForeignItem, Item, OwnItem
 from maxkernel_nb import api
 from maxkernel_nb.engine.loop import get_engine
-from maxkernel_nb.errors import InfrastructureError, MaxKernelError, UsageError
+from maxkernel_nb.errors import Declined, InfrastructureError, MaxKernelError, UsageError
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.evaluate.compile_gates import without_compiler
 from maxkernel_nb.evaluate.executor import JobRefused
@@ -28,6 +28,7 @@ from maxkernel_nb.store import Project
 from maxkernel_nb.task import Assessment, KernelTask, Outcome, Verdict
 from maxkernel_nb.tpu.chip.owner import VARIABLE, ownership
 from maxkernel_nb.tpu.chips import chip as find_chip
+from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import content_hash
 
 FULL_SIZE = Limits(trace_s=300.0, check_s=600.0, compare_s=600.0, compile_s=1200.0)
@@ -202,9 +203,9 @@ class Harness:
         judged = await self.evaluator.judge(fresh, candidate)
         baseline = None
         if judged.assessment.correct:
-            baseline = await self.evaluator.baseline(task)
+            baseline = await self._baseline(task)
         _, short = await item.timed(self.evaluator, self.chip, "full") if baseline else (None, None)
-        quick = await self.evaluator.baseline(short) if short is not None else None
+        quick = await self._baseline(short) if short is not None else None
         known = kernel_files.kernel_hash(path.read_text(encoding="utf-8"))
         result = base.model_copy(update={
             "task_hash": task_hash(task), "kernel_hash": known, "author": path.name, "seeds": task.seeds,
@@ -231,10 +232,17 @@ class Harness:
             run.stop()
             raise
         _, short = self._wait(item.timed(self.evaluator, self.chip, "full"))
-        quick = self._wait(self.evaluator.baseline(short)) if short is not None else None
+        quick = self._wait(self._baseline(short)) if short is not None else None
         return _ended(base, started, run=run.id, algebra_ms=quick and quick.modelled_ms, **_of_run(run.state))
 
     # -- helpers ---------------------------------------------------------------------------------------------------
+
+    async def _baseline(self, task: KernelTask) -> ScheduleProfile | None:
+        """None too where the reference does not compile: its result says so already."""
+        try:
+            return await self.evaluator.baseline(task)
+        except Declined:
+            return None
 
     def _blank(self, item: Item, kind: Kind, size: Size) -> Result:
         return Result(task=item.id, suite=item.suite, kind=kind, status=Status.OK, size=size, inputs=self.inputs,

@@ -6,20 +6,30 @@ import dataclasses
 
 from maxkernel_nb import events as ev
 from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.engine.state import RunState
+from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import Plan
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 from maxkernel_nb.values import Value
 
+_INSTALL = "install maxkernel-nb[tpu]"
+
 
 class Baseline(Value):
+    """``why``: what kept the reference from being compiled, where there is no profile but there is a compiler."""
+
     profile: ScheduleProfile | None
+    why: str = ""
 
 
 async def profile_reference(runtime: Runtime) -> ScheduleProfile | None:
-    """The XLA-compiled reference's profile on the timing case; None, with a note, without a TPU compiler."""
+    """The XLA-compiled reference's profile on the timing case; None, with a note, where there is none."""
 
     async def work() -> Baseline:
-        return Baseline(profile=await runtime.evaluator.baseline(runtime.task))
+        try:
+            return Baseline(profile=await runtime.evaluator.baseline(runtime.task))
+        except Declined as why:
+            return Baseline(profile=None, why=str(why))
 
     found = await runtime.step(
         "baseline", "profiler", f"Compile the reference with XLA for {runtime.task.chip}", work, Baseline, _describe
@@ -31,7 +41,15 @@ async def profile_reference(runtime: Runtime) -> ScheduleProfile | None:
 
 
 def _describe(found: Baseline) -> str:
-    return "no TPU compiler here" if found.profile is None else f"{found.profile.modelled_ms:.3f} ms modelled"
+    if found.profile is None:
+        return f"not compiled: {found.why}" if found.why else "no TPU compiler here"
+    return f"{found.profile.modelled_ms:.3f} ms modelled"
+
+
+def no_baseline(state: RunState) -> str:
+    """Why a run has no time of the reference, as the end of a sentence."""
+    why = str(state.results.get("baseline", {}).get("value", {}).get("why", ""))
+    return f"the reference did not compile ({why.rstrip('.')})" if why else f"no TPU compiler here ({_INSTALL})"
 
 
 async def plan(runtime: Runtime) -> Plan:

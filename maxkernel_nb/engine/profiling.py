@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from maxkernel_nb.engine.binding import BoundKernel
 from maxkernel_nb.engine.state import CandidateState, RunState
-from maxkernel_nb.errors import UsageError
+from maxkernel_nb.errors import Declined, UsageError
 from maxkernel_nb.evaluate.base import Evaluator
 from maxkernel_nb.task import GateName, KernelTask, Parameter
 from maxkernel_nb.tpu.failures import CompileFailure
@@ -61,9 +62,10 @@ class Profiler:
 
     def _run(self, run: str, state: RunState) -> tuple[Labelled, ...]:
         task = _task(run, state)
-        reference = state.baseline
+        reference = None if self._elsewhere(task) else state.baseline
         if self._elsewhere(task):
-            reference = self.wait(self.evaluator.baseline(self._moved(task)))
+            with contextlib.suppress(Declined):  # the kernel's own profile is worth showing without it
+                reference = self.wait(self.evaluator.baseline(self._moved(task)))
         sides = [("XLA reference", reference)] if reference is not None else []
         best = state.candidates.get(state.best) if state.best else None
         if best is not None:

@@ -35,7 +35,11 @@ class Evaluator(Protocol):
         """Starts workers in the background, so that the first verdict need not wait for them. Returns at once."""
         ...
 
-    async def baseline(self, task: KernelTask) -> ScheduleProfile | None: ...
+    async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
+        """The XLA-compiled reference's profile on the timing case; None where nothing can compile it. Raises
+        ``Declined`` with the compiler's reason where it does not compile.
+        """
+        ...
 
     async def admit(self, task: KernelTask) -> tuple[str, ...]:
         """Cheap wrong answers (zeros, an ignored input ...) that this task's tolerance would let pass."""

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
+from maxkernel_nb.errors import Declined
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Outcome, Verdict
 from maxkernel_nb.tpu.profiles import ScheduleProfile
@@ -18,8 +19,10 @@ CHIP_S = 2.0
 
 
 class FakeEvaluator:
-    def __init__(self, baseline_ms: float | None = 2.0, delay_s: float = 0.0, chip: bool = False) -> None:
+    def __init__(self, baseline_ms: float | None = 2.0, delay_s: float = 0.0, chip: bool = False,
+                 no_baseline: str = "") -> None:
         self.baseline_ms, self.chip = baseline_ms, chip
+        self.no_baseline = no_baseline  # why the reference does not compile
         self.delay_s = delay_s
         self.judged: list[tuple[str, tuple[GateName, ...]]] = []
         self.closed = False
@@ -29,6 +32,8 @@ class FakeEvaluator:
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
         await asyncio.sleep(self.delay_s)
+        if self.no_baseline:
+            raise Declined(self.no_baseline)
         return None if self.baseline_ms is None else fake_profile(self.baseline_ms, task.chip)
 
     async def admit(self, task: KernelTask) -> tuple[str, ...]:

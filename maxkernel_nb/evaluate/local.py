@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 
-from maxkernel_nb.errors import InfrastructureError
+from maxkernel_nb.errors import Declined, InfrastructureError
 from maxkernel_nb.evaluate.base import ALL_GATES, Judged
 from maxkernel_nb.evaluate.calls import ABANDON, Caller
 from maxkernel_nb.evaluate.chip_gate import ChipGate, Places, leaves
@@ -26,6 +27,7 @@ from maxkernel_nb.task import Assessment, Candidate, CaseRole, GateName, KernelT
 from maxkernel_nb.tpu.profiles import ScheduleProfile
 
 GATES: tuple[Gate, ...] = (ScreenGate(), TraceGate(), CheckGate(), GradientGate(), CompileGate(), ModelGate())
+_PATIENCE = 3  # times a kernel's: the reference is nobody's trap, and without it no gain can be told
 _STOPPING = (Outcome.FAIL, Outcome.INFRASTRUCTURE)
 
 
@@ -59,17 +61,18 @@ class LocalEvaluator:
             self.executor.warm(WorkerKind.CANDIDATE, WorkerKind.JUDGE, *compilers)
 
     async def baseline(self, task: KernelTask) -> ScheduleProfile | None:
-        """The XLA-compiled reference's profile on the timing case; None without a compiler or an export of it."""
+        """As the contract says; None too where the reference has no export for a chip."""
         if without_compiler() or not task.reference(task.timing_case.name).device:
             return None
         try:
             return await self.reference_profile(task)
-        except JobRefused:
-            return None
+        except JobRefused as refused:
+            raise Declined(refused.message) from refused
 
     async def reference_profile(self, task: KernelTask) -> ScheduleProfile:
         """As ``baseline``; raises ``JobRefused`` with the compiler's reason, or what a missing compiler raises."""
         ground = self._ground(task, Candidate(source="", entry="", author=""), ())
+        ground.limits = replace(ground.limits, compile_s=_PATIENCE * ground.limits.compile_s)
         data = await recorded(ground, "profile", task.reference(task.timing_case.name).device)
         return fitted(ScheduleProfile.from_dict(data["profile"]))
 
@@ -82,7 +85,7 @@ class LocalEvaluator:
         ground, case = self._ground(task, Candidate(source="", entry="", author=""), ()), task.timing_case.name
         ground.exports[case] = other or task.reference(case).device
         ground.facts[case] = {"outputs": {"leaves": leaves(self.store.get(ground.exports[case]))}}
-        with contextlib.suppress(JobRefused, InfrastructureError):
+        with contextlib.suppress(Declined, InfrastructureError):
             ground.profile = await self.baseline(task)
         return tuple([verdict async for verdict in ChipGate(places).run(ground)])
 

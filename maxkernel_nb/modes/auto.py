@@ -8,7 +8,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.admission import admit
 from maxkernel_nb.agents.implementer import implement
 from maxkernel_nb.agents.improver import improve
-from maxkernel_nb.agents.planner import plan, profile_reference
+from maxkernel_nb.agents.planner import no_baseline, plan, profile_reference
 from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.agents.tuner import tune
 from maxkernel_nb.approvals import settle
@@ -110,7 +110,7 @@ def why_not_by_policy(runtime: Runtime) -> str:
     state = runtime.run.state
     assert state.best is not None and state.task is not None
     if state.speedup is None:
-        return "its speed is unknown without a TPU compiler (install maxkernel-nb[tpu])"
+        return f"its speed is unknown: {no_baseline(state)}"
     if state.task.weak:
         return f"the task's tolerance lets wrong answers pass ({', '.join(state.task.weak)})"
     verdicts = state.candidates[state.best].verdicts
@@ -129,7 +129,7 @@ def claim_of(runtime: Runtime) -> str:
     seeds = len({v.seed for v in checks} & set(runtime.task.seeds))
     verified = f"verified on {cases} shape cases and {seeds} seeds"
     if state.speedup is None or state.baseline is None:
-        return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
+        return f"A kernel {verified}; its speed is unknown: {no_baseline(state)}."
     loosened = "; your tolerance loosens the check" if runtime.task.tolerance.loosened else ""
     if state.task is not None and state.task.weak:
         loosened += f"; a weak task: {', '.join(state.task.weak)} would pass too"
@@ -138,8 +138,6 @@ def claim_of(runtime: Runtime) -> str:
             f"{m.speedup:.2f}x over XLA on {runtime.task.chip}, measured (95 % interval {m.low:.2f} to {m.high:.2f}): "
             f"{m.reference_ms:.4g} ms to {m.ms:.4g} ms; {verified}{loosened}."
         )
-    if state.speedup is None or state.baseline is None:
-        return f"A kernel {verified}; its speed is unknown: no TPU compiler here (install maxkernel-nb[tpu])."
     off = state.model_error_pct
     error = f" (model error about {off:.0f} %)" if off is not None else ""
     if off is not None and state.speedup < 1 + off / 100:

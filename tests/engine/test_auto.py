@@ -111,7 +111,12 @@ def test_an_author_that_knows_no_way_ends_the_run_with_its_reason(bench):
 
 def test_without_a_compiler_the_claim_says_that_the_speed_is_unknown(bench):
     run = bench.run(evaluator=FakeEvaluator(baseline_ms=None)).wait(10)
-    assert "speed is unknown" in run.state.open_proposal.claim
+    assert "speed is unknown: no TPU compiler here" in run.state.open_proposal.claim
+
+
+def test_a_reference_that_does_not_compile_is_not_taken_for_a_missing_compiler(bench):
+    run = bench.run(evaluator=FakeEvaluator(no_baseline="it took longer than 900 s.")).wait(10)
+    assert "the reference did not compile (it took longer than 900 s)" in run.state.open_proposal.claim
 
 
 def test_policy_accept_verified_needs_no_person_but_needs_evidence_of_speed(bench):

@@ -99,8 +99,8 @@ def tree_bound(tmp_path):
     params = {"w": jnp.ones(4), "twice": 2}
     found = resolve_inputs(tree_reference, inputs=(jnp.ones(4), params))
     shapes = frozenset({tuple((a.shape, a.dtype) for a in found.args)})
-    return BoundKernel(tree_reference, None, TREE_KERNEL, tmp_path / "g.py", "g", verified=shapes, static={}, chip="v6e",
-                       trees=found.trees)
+    return BoundKernel(tree_reference, None, TREE_KERNEL, tmp_path / "g.py", "g", verified=shapes, static={},
+                       chip="v6e", trees=found.trees)
 
 
 def test_a_dict_of_arrays_reaches_the_kernel_and_has_gradients(tree_bound, on_tpu):
@@ -110,7 +110,9 @@ def test_a_dict_of_arrays_reaches_the_kernel_and_has_gradients(tree_bound, on_tp
     assert gradient[0] == 2.0
 
 
-@pytest.mark.parametrize("params", [{"w": jnp.ones(4), "twice": 3}, {"w": jnp.ones(4), "twice": 2, "more": jnp.ones(4)}])
+@pytest.mark.parametrize("params", [
+    {"w": jnp.ones(4), "twice": 3}, {"w": jnp.ones(4), "twice": 2, "more": jnp.ones(4)},
+])
 def test_another_dict_than_the_verified_runs_the_reference(tree_bound, on_tpu, params):
     with pytest.warns(MaxKernelNotice, match="params is built otherwise"):
         assert tree_bound(jnp.ones(4), params)["y"][0] == params["twice"]

@@ -29,7 +29,7 @@ from maxkernel_nb.task import KernelTask, Plan
 
 
 class ComposedMatch(Match):
-    """``before`` and ``after`` are lines of plain JAX; between them ``out = kernel(arguments)``, written by ``part``
+    """``before`` and ``after`` are lines of plain JAX; between them ``made = kernel(arguments)``, written by ``part``
     from ``spec``. ``result`` is what is returned. The figures are those of the plain parts on the timing case.
     """
 
@@ -40,6 +40,7 @@ class ComposedMatch(Match):
     arguments: tuple[str, ...]
     after: tuple[str, ...] = ()
     result: str
+    made: str = "out"
     plain_flops: float = 0.0
     plain_bytes: float = 0.0
 
@@ -94,7 +95,7 @@ class ComposedRecipe(Recipe):
         return ComposedMatch(
             signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), part=recipe.name,
             spec=match.to_dict(), kernel=writer.kernel, before=writer.before, arguments=writer.arguments,
-            after=after, result=result, plain_flops=plain_flops, plain_bytes=plain_bytes,
+            after=after, result=result, made=writer.made, plain_flops=plain_flops, plain_bytes=plain_bytes,
         )
 
     def _inner(self, match: ComposedMatch) -> tuple[Recipe, Any]:
@@ -172,11 +173,10 @@ class Writer:
     def __init__(self, aligned: Aligned, region: Region, task: KernelTask) -> None:
         self.aligned, self.region, self.task = aligned, region, task
         self.kernel = "_fused" if task.entry != "_fused" else "_part"
-        params = {
-            n: (task.params[aligned[n].attr("index")], aligned[n].dtype)
-            for n in range(len(aligned)) if aligned[n].op == "param"
-        }
-        words = ("out", "block_m", "block_n", "block_k", "rows", "columns")
+        self.made = next(n for n in ("out", "fused", "part", "kernel_out") if n not in (*task.params, *task.static))
+        nodes = sorted((aligned[n].attr("index"), n) for n in range(len(aligned)) if aligned[n].op == "param")
+        params = {n: (task.params[index], aligned[n].dtype) for index, n in nodes}  # sizes are named by the first one
+        words = (self.made, "block_m", "block_n", "block_k", "rows", "columns")
         taken = {*task.params, *task.parameters, *task.static, self.kernel, *words}
         self.plain = Plain(aligned, params, task.static, taken)
         self.plain.write(*(c for c in region.cuts if aligned[c].op != "param"))
@@ -190,9 +190,9 @@ class Writer:
         """The lines after the kernel, and what is returned."""
         root, output = self.region.root, self.aligned.outputs[0]
         if root == output:
-            return (), "out"
+            return (), self.made
         self.plain.lines = []
-        self.plain.define(root, "out", match.out_dtype)
+        self.plain.define(root, self.made, match.out_dtype)
         self.plain.write(output)
         return tuple(self.plain.lines), self.plain.as_dtype(output, self.aligned.graphs[0].output_dtypes[0])
 
@@ -220,14 +220,14 @@ def _header(match: ComposedMatch, bound: Bound) -> str:
 
 
 def _entry(match: ComposedMatch) -> str:
-    call = f"out = {match.kernel}({', '.join(match.arguments)})"
+    call = f"{match.made} = {match.kernel}({', '.join(match.arguments)})"
     if len(call) > 112:
         arguments = textwrap.fill(", ".join(match.arguments), 100, break_long_words=False, break_on_hyphens=False)
-        call = f"out = {match.kernel}(\n{indent(arguments)}\n)"
-    if not match.after and match.result == "out":
-        call = "return" + call[len("out ="):]
+        call = f"{match.made} = {match.kernel}(\n{indent(arguments)}\n)"
+    if not match.after and match.result == match.made:
+        call = "return" + call[len(f"{match.made} ="):]
     lines = [*first_lines(match.signature), *match.before, call, *match.after]
-    if match.after or match.result != "out":
+    if match.after or match.result != match.made:
         lines.append(f"return {match.result}")
     return f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(lines))
 

@@ -29,7 +29,10 @@ def regions(aligned: Aligned) -> Iterator[Region]:
     dots = sorted((n for n in range(len(aligned)) if aligned[n].op == "dot"), key=lambda n: -flops(aligned, n))
     for first, second in _pairs(aligned, dots):
         for root in _roots(aligned, second):
-            yield Region("attention", root, _cuts(aligned, root, {first, second}))
+            whole = _cuts(aligned, root, {first, second})
+            yield Region("attention", root, whole)
+            if (split := _cuts(aligned, root, {first, second}, as_read=True)) != whole:
+                yield Region("attention", root, split)
     for first, second in _pairs(aligned, dots, softmax=False):
         for root in _roots(aligned, second):
             yield Region("recurrence", root, _cuts(aligned, root, {first, second}))
@@ -81,8 +84,11 @@ def _descendants(users: dict[int, list[int]], start: int, avoid: int | None = No
     return seen
 
 
-def _cuts(aligned: Aligned, root: int, dots: set[int]) -> dict[int, str]:
-    """Inputs of a region around products: their operands as they are, and what is not elementwise beside them."""
+def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False) -> dict[int, str]:
+    """Inputs of a region around products: their operands as they are, and what is not elementwise beside them.
+
+    ``as_read``: operands in the shape that the product reads (a head of packed ones), not the array that holds them.
+    """
     users = aligned.users()
     inside = set().union(*(_descendants(users, d) for d in dots))
     cuts: dict[int, str] = {}
@@ -98,6 +104,8 @@ def _cuts(aligned: Aligned, root: int, dots: set[int]) -> dict[int, str]:
                 base = _base(aligned, operand)
                 if base in inside:
                     todo.append(operand)
+                elif as_read:
+                    cuts[operand] = dtype
                 else:
                     cuts[base] = dtype if aligned[base].op != "param" else aligned[base].dtype
         elif node.op == "param" or (number not in inside and not _passes(node.op)):
