@@ -47,8 +47,9 @@ class Panel {
     maxlength: 2000,
   }) as HTMLInputElement;
   private readonly editor = h("textarea", {
-    class: "mkn-editor", rows: 8, spellcheck: "false", "aria-label": "Edit before you answer",
+    class: "mkn-editor", rows: 8, spellcheck: "false", "aria-label": "Edit before you answer", input: () => this.drawDecision(),
   }) as HTMLTextAreaElement;
+  private readonly caption = h("p", { class: "mkn-quiet mkn-caption" });
   private readonly own = h("textarea", {
     class: "mkn-editor", rows: 14, spellcheck: "false", "aria-label": "Your own version of this kernel",
   }) as HTMLTextAreaElement;
@@ -116,7 +117,7 @@ class Panel {
   }
 
   private frame(): HTMLElement {
-    const decide = h("div", { class: "mkn-decide" }, this.region("next"), this.buttons, this.comment, this.editor, this.status);
+    const decide = h("div", { class: "mkn-decide" }, this.region("next"), this.buttons, this.comment, this.caption, this.editor, this.status);
     const main = h("div", { class: "mkn-main" },
       this.region("tabs", "div", { role: "tablist", "aria-label": "Parts of the run" }),
       this.region("body", "div", { role: "tabpanel", id: `${this.uid}-body`, tabindex: "0" }));
@@ -237,10 +238,23 @@ class Panel {
 
   /** What goes with a decision: the edited text where the answer takes one and it was changed, else the comment. */
   private words(action: Action): string {
-    const edited = action.takes_text !== "" && !this.editor.hidden && this.editor.value !== this.doc.next.question?.editable;
-    if (edited) return this.editor.value;
+    if (action.takes_text !== "" && this.edited()) return this.editor.value;
     const remarks = [...this.remarks].sort(([a], [b]) => a - b).map(([hunk, text]) => `hunk ${hunk + 1}: ${text}`);
     return [this.comment.value.trim(), ...remarks].filter(Boolean).join("\n");
+  }
+
+  private edited(): boolean {
+    return !this.editor.hidden && this.editor.value !== this.doc.next.question?.editable;
+  }
+
+  /** Who has changed the text wants it taken: the answer that takes it is then the first to press. */
+  private answers(): Action[] {
+    const actions = this.doc.next.actions.filter((a) => !CONTROLS.includes(a.intent));
+    const takes = this.edited() ? actions.findIndex((a) => a.takes_text !== "") : -1;
+    const said = actions[takes]?.label ?? actions.find((a) => a.takes_text !== "")?.label;
+    this.caption.textContent = takes >= 0 ? `Your text: press “${said}” to send it.` : `You may edit this and press “${said}”.`;
+    this.caption.hidden = this.editor.hidden || said === undefined;
+    return takes < 0 ? actions : actions.map((a, n) => ({ ...a, primary: n === takes }));
   }
 
   private ask(): void {
@@ -267,9 +281,9 @@ class Panel {
   }
 
   private drawDecision(): void {
-    const actions = this.doc.next.actions.filter((a) => !CONTROLS.includes(a.intent));
-    const writing = actions.some((a) => WRITTEN.includes(a.intent));
     this.ask();
+    const actions = this.answers();
+    const writing = actions.some((a) => WRITTEN.includes(a.intent));
     const [some, all] = [this.chosen().length, this.hunks().length];
     this.comment.hidden = !writing;
     const region = this.regions.get("buttons") ?? new Region(this.buttons);
