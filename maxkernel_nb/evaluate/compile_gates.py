@@ -12,10 +12,12 @@ from maxkernel_nb.evaluate.gates import probed
 from maxkernel_nb.evaluate.ground import Ground, InFlight
 from maxkernel_nb.evaluate.probes import ProbeKind
 from maxkernel_nb.evaluate.proportion import compulsory_bytes, floor_ms
+from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import GateName, Outcome, Verdict
 from maxkernel_nb.tpu.chip import refit
 from maxkernel_nb.tpu.chips import chip as chip_named
 from maxkernel_nb.tpu.profiles import ScheduleProfile
+from maxkernel_nb.tpu.translate import TRIPS_UNKNOWN
 
 SURE = 0.9  # of the physical floor: what is modelled below this is not possible, whatever the model's error
 
@@ -50,7 +52,10 @@ class CompileGate:
 
 
 class ModelGate:
-    """Reads the modelled time of the timing case from the compiler's schedule. Declines without a compiler."""
+    """Reads the modelled time of the timing case from the compiler's schedule. Declines without a compiler. Refuses a
+    time below what moving the data takes, and a kernel whose loops end where its data says, unless an argument of the
+    task is of integers, which may say how much there is to do: such a loop's time cannot be modelled.
+    """
 
     name = GateName.MODEL
 
@@ -61,6 +66,8 @@ class ModelGate:
             yield Verdict(gate=self.name, outcome=Outcome.DECLINED, summary=missing)
             return
         ground.profile = profile = await profiled(ground)
+        if (loops := endless(profile)) and not _counted(ground):
+            raise JobRefused("unknown-trips", _untold(loops), case=ground.task.timing_case.name)
         least = await physical_floor(ground)
         if profile.modelled_ms < SURE * least:
             told = _impossible(ground, profile.modelled_ms, least)
@@ -82,6 +89,25 @@ class ModelGate:
             evidence="modelled",
             seconds=time.monotonic() - started,
         )
+
+
+def endless(profile: ScheduleProfile) -> str:
+    """The first kernel with a loop whose number of trips the schedule does not say; empty without one."""
+    kernels = {op.name for op in profile.ops if op.kind == "pallas"}
+    told = (note.split(": ", 1)[0] for note in profile.notes if TRIPS_UNKNOWN.split(" is counted")[0] in note)
+    return next((name for name in told if name in kernels), "")
+
+
+def _counted(ground: Ground) -> bool:
+    """True where an argument may say how much work there is: lengths, pages, sizes of groups, a mask."""
+    return any(dtype_named(a.dtype).kind in "iub" for a in ground.task.timing_case.args)
+
+
+def _untold(kernel: str) -> str:
+    return (
+        f"A loop of {kernel} ends where its data says, though no input says how much there is to do: its time cannot "
+        "be told from the schedule; let the number of trips follow from the shapes."
+    )
 
 
 async def physical_floor(ground: Ground) -> float:

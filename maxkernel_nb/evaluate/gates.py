@@ -337,6 +337,8 @@ def plan(
     first, (small, *others) = task.seeds[0], cases
     drawn = [run(s) for s in task.seeds]
     edges = [run(first, v) for v in (Variant.ZEROS, Variant.LARGE)]
+    for some in (*drawn[1:2], edges[-1]):  # memory that holds numbers of another program; elsewhere it is NaN
+        some["garbage"] = some["draw"]
     asked = [run(first, probe=p.to_dict()) for p in probes]
     ordered = next((case for case in (*others, small) if _machine(facts, case) is not PLAIN), None)
     batches = {case.name: (case, drawn) for case in others}
@@ -369,4 +371,5 @@ def described(run: Run) -> str:
     if run.get("probe"):
         return f", {variant(run)}"
     edge = "" if run["variant"] == Variant.DRAWN else f", {run['variant']} values"
-    return edge + (", two cores" if run["machine"]["cores"] > 1 else "")
+    left = ", memory as another program left it" if run.get("garbage") is not None else ""
+    return edge + (", two cores" if run["machine"]["cores"] > 1 else "") + left

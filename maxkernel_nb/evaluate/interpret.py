@@ -44,12 +44,14 @@ class Interpreter:
         self.run_ = jax.jit(jex.jaxpr_as_fun(replaced), compiler_options=quick.options())
         self.machine = machine
 
-    def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs, as host arrays. Raises ``JobRefused`` for what a TPU would not do, or would do by chance."""
+    def run(self, arguments: Sequence[np.ndarray], garbage: int | None = None) -> list[np.ndarray]:
+        """The outputs, as host arrays. ``garbage``: memory not written holds numbers drawn from it, not NaN. Raises
+        ``JobRefused`` for what a TPU would not do, or would do by chance.
+        """
         import jax
 
         try:
-            with unchanged(arguments):
+            with unchanged(arguments), quick.garbage(garbage):
                 outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
         except JobRefused:
             forget()

@@ -151,7 +151,7 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
         interpreter = machines.setdefault(machine, Interpreter(captured, machine))
         arrays = _drawn(case, run)
         try:
-            outputs = interpreter.run(arrays)
+            outputs = interpreter.run(arrays, run.get("garbage"))
         except JobRefused as refusal:
             runs.append({"refused": {"kind": refusal.kind, "message": refusal.message}})
             return Reply({"runs": runs, "retire": not _sound()}, tuple(sent))
@@ -257,11 +257,29 @@ def _refuse_callbacks(found: list[Any]) -> None:
             raise JobRefused("callback", f"The kernel calls back to the host ({name}); remove it.")
 
 
+# What a TPU answers otherwise than this machine, by a primitive's name: a program that asks is one of two programs.
+_ASKS = {
+    "platform_index": "asks on which platform it runs",
+    "prng_seed": "draws random bits of the chip",
+    "prng_random_bits": "draws random bits of the chip",
+    "rng_bit_generator": "draws random bits of the platform",
+    "semaphore_read": "reads how far copies are, which is a matter of time",
+}
+
+
+def _refuse_questions(found: list[Any]) -> None:
+    for name in (equation.primitive.name for equation in found):
+        if name in _ASKS:
+            told = f"The program {_ASKS[name]} ({name}): its result must depend on its inputs alone; remove it."
+            raise JobRefused("platform", told)
+
+
 def _admit(captured: Captured, case: Case) -> None:
     """What no candidate may contain, decided on the program, not on its text."""
     program = opened(captured.closed)  # so that it shows which results of a kernel are read
     found, read = list(compat.equations(program)), read_variables(program)
     _refuse_callbacks(found)
+    _refuse_questions(found)
     for equation in found:
         name = equation.primitive.name
         if name == "pallas_call" and equation.params.get("interpret"):

@@ -21,6 +21,8 @@ from maxkernel_nb.evaluate.executor import (
 )
 from maxkernel_nb.evaluate.process import WorkerProcess, WorkerTainted
 
+REMEMBERED = 4  # candidates that a worker keeps loaded (``ops_candidate.PROGRAMS``)
+JUDGED = 10
 MOST = 4  # places of a kind: each holds a whole process with jax, and a run has few jobs at a time
 
 
@@ -31,7 +33,7 @@ class _Slot:
     kind: WorkerKind
     worker: WorkerProcess | None = None
     running: Future[Reply] | None = None
-    key: str = ""
+    keys: tuple[str, ...] = ()  # of the jobs served last: what the worker may remember
     jobs: int = 0
     cancelled: bool = False
 
@@ -47,7 +49,7 @@ class LocalPool:
 
     ``places`` is the largest number of workers of each kind (never more than ``most``, however large the machine),
     ``memory_bytes`` the address space each may add to what it needs when idle, ``jobs_per_worker`` the number of jobs
-    after which a worker is replaced.
+    after which a worker is replaced (a judge, whose jobs are small and never a candidate's, after ten times as many).
     """
 
     places: Mapping[WorkerKind, int]
@@ -147,15 +149,16 @@ class LocalPool:
                     continue
                 self._pending.remove(entry)
                 if entry[1].set_running_or_notify_cancel():
-                    slot.running, slot.key, slot.cancelled = entry[1], entry[0].key, False
+                    slot.running, slot.cancelled = entry[1], False
+                    slot.keys = (*(k for k in slot.keys if k != entry[0].key), entry[0].key)[-REMEMBERED:]
                     return entry
                 self._wake.notify_all()  # someone cancelled it while it waited; ``drain`` may wait for this
         return None
 
     def _choose(self, slot: _Slot) -> tuple[Job, Future[Reply]] | None:
         mine = [entry for entry in self._pending if entry[0].kind is slot.kind]
-        elsewhere = {s.key for s in self._slots if s.kind is slot.kind and s is not slot and s.worker}
-        for wanted in (lambda j: j.key and j.key == slot.key, lambda j: not j.key or j.key not in elsewhere):
+        elsewhere = {k for s in self._slots if s.kind is slot.kind and s is not slot and s.worker for k in s.keys}
+        for wanted in (lambda j: j.key and j.key in slot.keys, lambda j: not j.key or j.key not in elsewhere):
             for entry in mine:
                 if wanted(entry[0]):
                     return entry
@@ -189,7 +192,8 @@ class LocalPool:
             return InfrastructureError(f"A worker could not do its work: {error}")
 
     def _worker(self, slot: _Slot) -> WorkerProcess:
-        if slot.worker is not None and slot.jobs >= self.jobs_per_worker:
+        many = self.jobs_per_worker * (JUDGED if slot.kind is WorkerKind.JUDGE else 1)
+        if slot.worker is not None and slot.jobs >= many:
             self._dispose(slot)
         if slot.worker is None:
             worker = self.start(slot.kind, self.memory_bytes)
@@ -206,7 +210,7 @@ class LocalPool:
 
     def _dispose(self, slot: _Slot) -> None:
         with self._wake:
-            worker, slot.worker = slot.worker, None
+            worker, slot.worker, slot.keys = slot.worker, None, ()
         if worker is not None:
             worker.dispose()
 

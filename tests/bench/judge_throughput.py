@@ -3,9 +3,10 @@
 The same 40 candidates (tile choices of a matmul and of an attention) on small shapes, the gates screen, trace, check
 and compile, both ways in one run. The cold way is the same code in a process of its own for each candidate: it builds
 the task, starts workers, computes the oracle and finds the probes, and knows nothing; what a tool does that runs a
-script a candidate. Warm and cold take turns, a block each, so that both meet the same machine, and each block of one
-way has the candidates of the other's. ``--block``: candidates a block; ``--full``: full shapes; ``--workers``: warm
-workers of a kind.
+script a candidate. Warm and cold take turns, a block each, so that both meet the same machine. The reference is
+compiled and profiled too, as a verdict's speedup needs: once by the warm judge, each time by the cold one. ``--block``:
+candidates a block; ``--every N``: only each Nth of them is also judged cold (they do not depend on each other);
+``--full``: full shapes; ``--workers``: warm workers of a kind.
 """
 
 from __future__ import annotations
@@ -84,8 +85,12 @@ def one(path: str) -> None:
     bench.store = ObjectStore(Path(tempfile.mkdtemp()))
     bench.evaluator = LocalEvaluator(bench.store)
     task = tasks(bench, {name: shapes[name]})[name]
-    say(asyncio.run(judge(bench, task, source)))
+    say(asyncio.run(_both(bench, task, source)))
     bench.evaluator.close()
+
+
+async def _both(bench: Bench, task: KernelTask, source: str) -> str:
+    return (await asyncio.gather(judge(bench, task, source), bench.evaluator.baseline(task)))[0]
 
 
 class Warm:
@@ -97,7 +102,7 @@ class Warm:
     async def warm_up(self, wanted: list[tuple[str, str]]) -> None:
         """Workers, oracles and probes: a candidate of each task for each worker, none of which is asked again."""
         texts = [(name, f"{source}\n# warm-up\nWARM = {n}\n") for n in range(self.at_once) for name, source in wanted]
-        await self.judged(texts)
+        await asyncio.gather(self.judged(texts), *map(self.bench.evaluator.baseline, self.made.values()))
 
     async def judged(self, wanted: list[tuple[str, str]]) -> list[str]:
         gate = asyncio.Semaphore(self.at_once)
@@ -134,19 +139,18 @@ class Sum:
         return f"{len(self.told)} verdicts, {self.a_minute:.1f} a minute, {self.each:.1f} CPU s each ({counts})"
 
 
-async def compared(
-    bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], block: int, workers: int
-) -> None:
+async def compared(bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], options: Any) -> None:
+    block, workers = options.block, options.workers
     judge_, warm, alone = Warm(bench, shapes, 2 * workers), Sum(), Sum()
     await judge_.warm_up([wanted[0], wanted[-1]])
     for at in range(0, len(wanted), block):
         some = wanted[at : at + block]
         await judge_.block(some, warm)
-        for name, source in some:
+        for name, source in some[:: options.every]:
             seconds, used, told = await asyncio.to_thread(cold, shapes, name, source)
             alone.told.append(told)
             alone.seconds, alone.used = alone.seconds + seconds, alone.used + used
-        say(f"so far {len(warm.told)}: {_ratios(warm, alone)}")
+        say(f"so far {len(warm.told)} and {len(alone.told)}: {_ratios(warm, alone)}")
     say(f"warm: {warm}\na new process each: {alone}\nratio {_ratios(warm, alone)}")
 
 
@@ -159,6 +163,7 @@ def main() -> None:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--block", type=int, default=8)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--full", action="store_true")
     options: Any = parser.parse_args()
@@ -169,7 +174,7 @@ def main() -> None:
     wanted = wanted[:: max(1, len(wanted) // options.count)]
     wanted = [c for n in range(options.block) for c in wanted[n :: options.block]]  # every block has some of each kind
     bench = Bench(workers=options.workers)
-    bench.run(compared(bench, shapes, wanted, options.block, options.workers))
+    bench.run(compared(bench, shapes, wanted, options))
 
 
 if __name__ == "__main__":

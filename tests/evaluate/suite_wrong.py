@@ -410,6 +410,20 @@ MEMORY = {
         "K9",
     ),
     "never awaited": Cheat("double", patched(h.DMA, ("    copy.wait()\n", "")), "check", "", "K10"),
+    "memory that is not a number here": Cheat(
+        "double",
+        patched(COPY, ("_body(x_ref, o0_ref):", "_body(x_ref, o0_ref, s_ref):"), ("x_ref[...] * 2.0", "jnp.where(jnp.isnan(s_ref[...]), x_ref[...] * 2.0, x_ref[...])"), ("        out_shape=", "        scratch_shapes=[pltpu.VMEM((BM, BN), jnp.float32)],\n        out_shape=")),
+        "check",
+        "another program left it",
+        "fresh: tells the judge's machine from a TPU",
+    ),
+    "result not a number here": Cheat(
+        "double",
+        patched(COPY, ("x_ref[...] * 2.0", "jnp.where(jnp.isnan(o0_ref[...]), x_ref[...] * 2.0, x_ref[...])")),
+        "check",
+        "wrong",
+        "fresh: tells the judge's machine from a TPU",
+    ),
     "read past the end": Cheat(
         "double", patched(h.DMA, ("pl.program_id(0) * 64", "pl.program_id(0) * 64 + 64")), "check", "bounds", "K6 K21"
     ),
@@ -623,6 +637,27 @@ PROGRAMS = {
         "trace",
         "",
         "B7 B6",
+    ),
+    "another branch for a TPU": Cheat(
+        "double",
+        COPY.replace("def kernel(x):", "def right(x):") + "\ndef kernel(x):\n    return lax.platform_dependent(x, tpu=lambda a: a + a * 0.5, default=right) + 0.0 * right(x)\n",
+        "trace",
+        "on which platform",
+        "fresh: tells the judge's machine from a TPU",
+    ),
+    "another branch for a TPU, inside": Cheat(
+        "double",
+        patched(COPY, ("x_ref[...] * 2.0", "lax.platform_dependent(x_ref[...], tpu=lambda a: a, default=lambda a: a * 2.0)")),
+        "trace",
+        "on which platform",
+        "fresh: tells the judge's machine from a TPU",
+    ),
+    "random bits that are zero here": Cheat(
+        "double",
+        patched(COPY, ("    o0_ref[...] = (", "    pltpu.prng_seed(7)\n    o0_ref[...] = (jnp.where(pltpu.prng_random_bits(x_ref.shape) == 0, 1.0, 0.5) * ")),
+        "trace",
+        "random bits",
+        "fresh: tells the judge's machine from a TPU",
     ),
     "remembers by shape": Cheat(
         "double",

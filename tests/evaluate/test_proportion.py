@@ -1,10 +1,12 @@
 """The timing case's program held against the checked ones; the physical floor; controls; what is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate import controls
+from maxkernel_nb.evaluate import compile_gates, controls
 from maxkernel_nb.evaluate.compile_gates import physical_floor
 from maxkernel_nb.evaluate.ground import Ground, Limits
 from maxkernel_nb.evaluate.known import KnownChecks, normal
@@ -116,3 +118,15 @@ def test_what_says_more_about_the_machine_is_not_kept(bench, tmp_path, made):
 def test_comments_and_layout_do_not_make_another_kernel():
     assert normal("x = 1  # one\n") == normal("x   =  1") != normal("x = 2")
     assert normal("def (") == "def ("
+
+
+@pytest.mark.parametrize(
+    ("note", "kind", "found"),
+    [("k: a loop whose trip count depends on data is counted as one trip", "pallas", "k"),
+     ("k: a loop whose trip count depends on data is counted as 8 trips, enough to move what it reads", "pallas", "k"),
+     ("k: a loop whose trip count depends on data is counted as one trip", "fusion", ""),
+     ("k: regions whose condition depends on data are counted as always run", "pallas", "")],
+)  # fmt: skip
+def test_a_kernels_loop_that_ends_where_data_says_is_found(note, kind, found):
+    op = SimpleNamespace(name="k", kind=kind)
+    assert compile_gates.endless(SimpleNamespace(ops=(op,), notes=(note,))) == found
