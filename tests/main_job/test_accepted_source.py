@@ -42,9 +42,10 @@ def test_it_compiles_for_the_chip_in_a_process_without_this_package(tmp_path):
 
     space = {"jax": jax, "jnp": jnp}
     exec(ATTENTION, space)
-    kernel = api.optimize(
-        space["attention"], source=ATTENTION, shapes=SHAPES, chip="v6e", project=tmp_path, tuning_points=0,
-    )
+    decorate = api.maxkernel(
+        inputs=None, source=ATTENTION, shapes=SHAPES, chip="v6e", project=tmp_path, tuning_points=0,
+    )  # the decorator: the same run without magics
+    kernel = decorate(space["attention"])
     assert kernel.run.state.speedup > 1
     assert "def attention(q, cache):" in kernel.source
     told = subprocess.run(
