@@ -16,8 +16,12 @@ def _grouped(rows, weights, sizes, dtype):
     whole = -(-m // TILE) * TILE
     block_m, block_n = min(BLOCK_M, whole), BLOCK_N if n % BLOCK_N == 0 else n
     starts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(sizes), jnp.full(1, whole)]).astype(jnp.int32)
+    owns = jnp.where(starts[1:] > starts[:-1], jnp.arange(groups + 1), groups)
+    owners = jnp.append(jax.lax.cummin(owns, reverse=True), groups).astype(jnp.int32)  # the next group with rows
 
-    def kernel(starts_ref, rows_ref, weights_ref, out_ref, rows_at, out_at, kept_at, fetched, stored, kept):
+    def kernel(
+        starts_ref, owners_ref, rows_ref, weights_ref, out_ref, rows_at, out_at, kept_at, visits, fetched, stored, kept
+    ):
         j, group = pl.program_id(0), pl.program_id(1)
         columns = pl.ds(pl.multiple_of(j * block_n, block_n), block_n)
 
@@ -31,60 +35,42 @@ def _grouped(rows, weights, sizes, dtype):
         def place(group, t):
             return pl.ds(pl.multiple_of(first_row(group, t), TILE), block_m)
 
-        def slot_of(group, t):  # the first block has a slot of its own: it is fetched while the group before is at work
-            return jnp.where(t == 0, jax.lax.rem(group, 2), 2 + jax.lax.rem(t, 2))
-
-        def fetch(group, t):
-            slot = slot_of(group, t)
+        def fetch(group, t, slot):
             return pltpu.make_async_copy(rows_ref.at[place(group, t)], rows_at.at[slot], fetched.at[slot])
 
         def store(t):
             slot = jax.lax.rem(t, 2)
             return pltpu.make_async_copy(out_at.at[slot], out_ref.at[place(group, t), columns], stored.at[slot])
 
-        def keep(t):
-            return pltpu.make_async_copy(out_ref.at[place(group, t), columns], kept_at, kept)
+        def keep(first, i):
+            tile, here = (pl.ds(pl.multiple_of(row + i * TILE, TILE), TILE) for row in (first, 0))
+            return pltpu.make_async_copy(out_ref.at[tile, columns], kept_at.at[here], kept)
 
         start, count = starts_ref[group], blocks(group)
 
         @pl.when(group == 0)
         def _begin():
-            fetch(group, 0).start()
-
-        @pl.when(group < groups)
-        def _next_group():
-            fetch(jnp.minimum(group + 1, groups), 0).start()
-
-        @pl.when(count == 0)
-        def _nothing_to_do():
-            fetch(group, 0).wait()
+            visits[0] = 0
+            fetch(owners_ref[0], 0, 0).start()
 
         def step(t, _):
-            first = first_row(group, t)
-
-            @pl.when(first < start)
-            def _keep():
-                keep(t).start()
-
-            @pl.when(t + 1 < count)
-            def _next():
-                fetch(group, t + 1).start()
+            first, slot, last = first_row(group, t), jax.lax.rem(visits[0], 2), t + 1 == count
+            foreign = pl.cdiv(jnp.maximum(start - first, 0), TILE)  # tiles with rows of earlier groups: mostly one
+            jax.lax.fori_loop(0, foreign, lambda i, _: keep(first, i).start(), None)
+            fetch(jnp.where(last, owners_ref[group + 1], group), jnp.where(last, 0, t + 1), 1 - slot).start()
 
             @pl.when(t > 1)
             def _room():
                 store(t - 2).wait()
 
-            fetch(group, t).wait()
-            product = jnp.dot(rows_at[slot_of(group, t)], weights_ref[0], preferred_element_type=jnp.float32)
+            fetch(group, t, slot).wait()
+            product = jnp.dot(rows_at[slot], weights_ref[0], preferred_element_type=jnp.float32)
             product = jnp.where(group < groups, product, 0.0)
             row = first + jax.lax.broadcasted_iota(jnp.int32, product.shape, 0)
-
-            @pl.when(first < start)
-            def _kept():
-                keep(t).wait()
-
+            jax.lax.fori_loop(0, foreign, lambda i, _: keep(first, i).wait(), None)
             out_at[jax.lax.rem(t, 2)] = jnp.where(row < start, kept_at[...].astype(jnp.float32), product).astype(dtype)
             store(t).start()
+            visits[0] += 1
 
         jax.lax.fori_loop(0, count, step, None)
         for left in (2, 1):
@@ -92,27 +78,31 @@ def _grouped(rows, weights, sizes, dtype):
             def _last(left=left):
                 store(count - left).wait()
 
+        @pl.when(group == groups)
+        def _nobody_uses():
+            fetch(groups, 0, jax.lax.rem(visits[0], 2)).wait()
+
     out = pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((whole, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
+            num_scalar_prefetch=2,
             grid=(n // block_n, groups + 1),
             in_specs=[
                 pl.BlockSpec(memory_space=pl.ANY),
-                pl.BlockSpec((1, k, block_n), lambda j, g, starts: (jnp.minimum(g, groups - 1), 0, j)),
+                pl.BlockSpec((1, k, block_n), lambda j, g, starts, owners: (jnp.minimum(g, groups - 1), 0, j)),
             ],
             out_specs=pl.BlockSpec(memory_space=pl.ANY),
             scratch_shapes=[
-                pltpu.VMEM((4, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
-                pltpu.VMEM((block_m, block_n), dtype), pltpu.SemaphoreType.DMA((4,)), pltpu.SemaphoreType.DMA((2,)),
-                pltpu.SemaphoreType.DMA,
+                pltpu.VMEM((2, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
+                pltpu.VMEM((block_m, block_n), dtype), pltpu.SMEM((1,), jnp.int32), pltpu.SemaphoreType.DMA((2,)),
+                pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.DMA,
             ],
         ),
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("arbitrary", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
         ),
-    )(starts, jnp.pad(rows, ((0, whole - m), (0, 0))) if whole > m else rows, weights)
+    )(starts, owners, jnp.pad(rows, ((0, whole - m), (0, 0))) if whole > m else rows, weights)
     return out[:m] if whole > m else out
 '''
 IMPORTS = (
