@@ -128,10 +128,10 @@ async def further(bench: Bench, task: Any, source: str) -> Assessment:
     return await bench.judge(other, source)
 
 
-async def course(bench: Bench, count: int, seed: int) -> int:
+async def course(bench: Bench, count: int, seed: int, first: int = 0) -> int:
     refused, equal, survived = 0, [], []
     gates: dict[str, int] = {}
-    for number, (name, task, source, told) in enumerate(mutants(count, seed)):
+    for number, (name, task, source, told) in list(enumerate(mutants(count, seed)))[first:]:
         assessment = await bench.judge(bench.task(task), source)
         last = assessment.verdicts[-1]
         if assessment.failed:
@@ -148,7 +148,8 @@ async def course(bench: Bench, count: int, seed: int) -> int:
             worst = max((v.numbers.get("worst_error_ratio", 0.0) for v in again.verdicts), default=0.0)
             equal.append((name, told, worst))
             say(f"{number:3} {name}: {told}: passes, and on further draws: worst error {worst:.2g} of the allowed one")
-    say(f"{count} mutants: {refused} refused ({gates}), {len(equal)} equal within the budget, {len(survived)} survived")
+    told = f"{len(equal)} equal within the budget, {len(survived)} survived"
+    say(f"{count - first} mutants: {refused} refused ({gates}), {told}")
     for entry in equal:
         say(f"  equal: {entry[0]}: {entry[1]} (worst error {entry[2]:.2g})")
     return len(survived)
@@ -158,10 +159,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one: to go on, or to share")
     parser.add_argument("--folder")
     options = parser.parse_args()
     bench = Bench(options.folder, limits=replace(Limits(), trace_s=60.0, check_s=90.0))
-    sys.exit(bench.run(course(bench, options.count, options.seed)) > 0)
+    sys.exit(bench.run(course(bench, options.count, options.seed, options.first)) > 0)
 
 
 if __name__ == "__main__":

@@ -53,3 +53,12 @@ def test_the_cells_of_a_real_shell_are_read(shell):
     assert not differentiated(executed(shell), "scaled")
     shell.run_cell("%%capture out\nwith_grad = jax.value_and_grad(loss)", store_history=True)
     assert differentiated(executed(shell), "scaled") == "jax.value_and_grad(loss)"
+
+
+def test_a_run_is_told_which_call_differentiates_its_function(api, cell):
+    cell("import jax\nimport jax.numpy as jnp\ndef loss(p):\n    return jnp.sum(scaled(p, p))\nback = jax.grad(loss)")
+    body = "def scaled(x, g):\n    return x * g\n"
+    cell(f"%%maxkernel auto --policy propose\n{body}")
+    assert api.calls[-1]["differentiated"] == "jax.grad(loss)"
+    cell(f"%%maxkernel auto --policy propose\n{body.replace('scaled', 'other')}")
+    assert "differentiated" not in api.calls[-1]
