@@ -93,14 +93,16 @@ class Commands:
 
     def do_report(self, line: CommandLine) -> Bundle:
         from maxkernel_nb.document.build import document
+        from maxkernel_nb.magics.reports import form_of, report_bytes
         from maxkernel_nb.store import Project, write_atomically
-        from maxkernel_nb.widgets.html import render_page
 
         run_id, project = self._locate(line)
-        state = _state(self._find(line))
-        path = Path(line.extra) if line.extra else Project(project).reports / f"{run_id}.html"
+        run = self._find(line)
+        state, form = _state(run), form_of(line.options, line.extra)
+        path = Path(line.extra) if line.extra else Project(project).reports / f"{run_id}.{form}"
+        made = report_bytes(document(state, self._away(run)), form)
         try:
-            write_atomically(path, render_page(document(state, self._away(self._find(line)))).encode())
+            write_atomically(path, made)
         except OSError as error:
             raise UsageError(
                 f"The report cannot be written to {path} ({error.strerror}); pass another file: "

@@ -67,7 +67,7 @@ class Completer:
 
     def _options(self, options: Iterable[Option], before: list[str]) -> list[str]:
         options = tuple(options)
-        open_option = next((o for o in options if o.flag == before[-1]), None)
+        open_option = next((o for o in options if o.flag == before[-1] and o.metavar), None)
         if open_option is None:
             return [o.flag for o in options if o.repeat or o.flag not in before]
         if open_option.names_variable:

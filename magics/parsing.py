@@ -129,7 +129,10 @@ def _parse(words: list[str], options: Iterable[Option], prog: str) -> tuple[dict
     options = tuple(options)
     parser = _Parser(prog=prog, add_help=False, allow_abbrev=False)
     for option in options:
-        parser.add_argument(option.flag, dest=option.name, action="append", metavar=option.metavar)
+        if option.metavar:
+            parser.add_argument(option.flag, dest=option.name, action="append", metavar=option.metavar)
+        else:
+            parser.add_argument(option.flag, dest=option.name, action="store_const", const=["on"])
     known, rest = parser.parse_known_args(words)
     unknown = next((w for w in rest if w.startswith("-")), None)
     if unknown is not None:

@@ -28,7 +28,8 @@ class Option:
     """One option of ``%%maxkernel``. ``name`` is the keyword of ``maxkernel_nb.optimize`` and the trait's name.
 
     ``setting``: it may also come from pyproject.toml, the environment or ``%config``. ``names_variable``: its value is
-    a name in the notebook. ``default`` None with ``default_text`` is a default that is only known when a run starts.
+    a name in the notebook. ``metavar`` empty: it takes no value. ``default`` None with ``default_text`` is a default that
+    is only known when a run starts.
     ``group``: those of one group are handed over together, as one keyword of ``optimize`` that takes a dict.
     """
 
@@ -80,7 +81,7 @@ class Command:
         words += ["[RUN]"] if self.run else []
         words += ["[HUNK ...]"] if self.hunks else []
         words += [self.extra if self.needs_extra else f"[{self.extra}]"] if self.extra else []
-        words += [f"[{o.flag} {o.metavar}]" for o in self.options]
+        words += [f"[{f'{o.flag} {o.metavar}'.strip()}]" for o in self.options]
         return " ".join(words)
 
 
@@ -92,6 +93,7 @@ MODES = (
 
 POLICIES = ("ask", "accept-verified", "propose")
 EXECUTORS = ("local", "ray")
+REPORT_FORMS = ("html", "md", "png", "ipynb")
 STRATEGIES = ("auto", "parallel", "beam", "evolve", "bandit")
 
 OPTIONS: tuple[Option, ...] = (
@@ -210,7 +212,9 @@ COMMANDS = (
         Option("file", "FILE", "your own edit of it: judged first, then built on"),
         *(o for o in OPTIONS if o.name in ("budget", "policy")),
     )),
-    Command("report", "write a run's HTML report", run=True, extra="FILE"),
+    Command("report", "write a run's report as one file to share: a page, Markdown, a picture of its charts, or a "
+            "notebook (by option, else by FILE's ending, else a page)", run=True, extra="FILE",
+            options=tuple(Option(form, "", f"write it as {form}", type=bool) for form in REPORT_FORMS)),
     Command("cost", "tokens, money, chip seconds and time spent, with their caps; model calls by sub-agent and round",
             run=True),
     Command("bench", "the benchmark's 50 tasks with live progress: list, show, run, evaluate, optimize, report, admit",

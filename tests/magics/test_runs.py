@@ -89,6 +89,28 @@ def test_list_show_cost_and_report(waiting, cell, tmp_path):
     assert "<html" in (tmp_path / ".maxkernel/reports/f-1.html").read_text()
 
 
+@pytest.mark.parametrize("line, file, begins", [
+    ("--md", ".maxkernel/reports/f-1.md", b"# maxkernel run f-1: waiting for you"),
+    ("--png", ".maxkernel/reports/f-1.png", b"\x89PNG"), ("--ipynb", ".maxkernel/reports/f-1.ipynb", b"{"),
+    ("f-1 here.md", "here.md", b"# maxkernel run f-1"), ("f-1 here.html", "here.html", b"<!doctype html>"),
+])
+def test_a_report_is_one_file_in_the_form_asked_for(waiting, cell, tmp_path, line, file, begins):
+    cell(f"%maxkernel report {line}")
+    written = (tmp_path / file).read_bytes()
+    assert written.startswith(begins)
+    if file.endswith("ipynb"):
+        import nbformat
+
+        made = nbformat.reads(written.decode(), as_version=4)
+        nbformat.validate(made)
+        assert "<article" in made.cells[0].outputs[0].data["text/html"]
+
+
+def test_a_report_in_two_forms_is_refused(waiting, cell):
+    with pytest.raises(Exception, match="keep one of --md, --png"):
+        cell("%maxkernel report --png --md")
+
+
 def test_cost_tells_model_calls_apart_by_sub_agent_and_by_round(waiting, cell):
     assert "Model calls" not in repr(cell("%maxkernel cost"))
     usage = ev.ModelUsage(input_tokens=250, cache_read_tokens=750, output_tokens=1200)
