@@ -28,8 +28,8 @@ class Option:
     """One option of ``%%maxkernel``. ``name`` is the keyword of ``maxkernel_nb.optimize`` and the trait's name.
 
     ``setting``: it may also come from pyproject.toml, the environment or ``%config``. ``names_variable``: its value is
-    a name in the notebook. ``metavar`` empty: it takes no value. ``default`` None with ``default_text`` is a default that
-    is only known when a run starts.
+    a name in the notebook. ``metavar`` empty: it takes no value. ``default`` None with ``default_text`` is a default
+    that is only known when a run starts.
     ``group``: those of one group are handed over together, as one keyword of ``optimize`` that takes a dict.
     """
 
