@@ -5,11 +5,12 @@ export type Mode = 'auto' | 'hitl' | 'search';
 /** Options as the magic line has them: flag -> value ('' for a flag alone). Repeated flags keep all values. */
 export type Options = Record<string, string | readonly string[]>;
 
-const MAGIC = /^%%maxkernel\b[^\n]*/;
-const DEF = /^(?:async\s+)?def\s+([A-Za-z_]\w*)\s*\(/gm;
+/** What may stand above the magic line, then the line. IPython wants it first; a person may not know. */
+const MAGIC = /^((?:[^\S\n]*(?:#[^\n]*)?\n)*)[^\S\n]*(%%maxkernel\b[^\n]*)/;
+const DEF = /^def\s+([A-Za-z_]\w*)\s*\(/gm;
 const INPUT_MAKER = 'create_inputs';
 
-/** The names of the functions that the cell defines at its top level. */
+/** The names of the functions that the cell defines at its top level; coroutines are none that a kernel can replace. */
 export function functionsOf(source: string): string[] {
   const names = [...source.matchAll(DEF)].map(match => match[1] as string);
   return names.filter((name, at) => name !== INPUT_MAKER && names.indexOf(name) === at);
@@ -21,19 +22,20 @@ export function isCandidate(source: string): boolean {
   return !other && functionsOf(source).length > 0;
 }
 
-/** The magic line, or null. It must be the cell's first line that is not empty. */
+/** The magic line, or null. Only comments and empty lines may stand above it. */
 export function magicLine(source: string): string | null {
-  return MAGIC.exec(source.trimStart())?.[0] ?? null;
+  return MAGIC.exec(source)?.[2] ?? null;
 }
 
-/** The cell without its magic line. */
+/** The cell without its magic line, and without empty lines above that. */
 export function body(source: string): string {
-  const line = magicLine(source);
-  if (line === null) {
+  const found = MAGIC.exec(source);
+  if (found === null) {
     return source;
   }
-  const rest = source.trimStart().slice(line.length);
-  return rest.startsWith('\n') ? rest.slice(1) : rest;
+  const above = (found[1] as string).trim() === '' ? '' : (found[1] as string);
+  const rest = source.slice(found[0].length);
+  return above + (rest.startsWith('\n') ? rest.slice(1) : rest);
 }
 
 /** The cell with `%%maxkernel mode --option value` as its first line, in the place of one that is there. */

@@ -9,6 +9,7 @@ import { LabIcon } from '@jupyterlab/ui-components';
 import { functionsOf, isCandidate, magicLine, Mode, modeOf, Options, optionsOf, withMagic } from './cellsource';
 import { askOptions, OptionForm } from './form';
 import type { Session, Sessions } from './sessions';
+import { replace } from './write';
 
 export const CATEGORY = 'MaxKernel';
 const LOAD = '%load_ext maxkernel_nb';
@@ -146,9 +147,10 @@ async function start(where: Where, mode: Mode, options: Options): Promise<void> 
     return;
   }
   const shared = where.cell.model.sharedModel;
-  const wanted = withMagic(shared.getSource(), mode, options);
-  if (wanted !== shared.getSource()) {
-    shared.setSource(wanted);
+  const before = shared.getSource();
+  const wanted = withMagic(before, mode, options);
+  if (wanted !== before) {
+    replace(shared, before, wanted);
   }
   await runCell(where);
 }

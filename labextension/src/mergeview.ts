@@ -1,5 +1,5 @@
 import { Change as Merged, unifiedMergeView } from '@codemirror/merge';
-import { EditorState, Extension, StateField } from '@codemirror/state';
+import { EditorState, Extension, StateField, Text } from '@codemirror/state';
 import { Decoration, DecorationSet, EditorView, lineNumbers, WidgetType } from '@codemirror/view';
 import { jupyterTheme } from '@jupyterlab/codemirror';
 
@@ -36,8 +36,9 @@ class Bar extends WidgetType {
 export function mergeView(parent: HTMLElement, shown: Shown, language: Extension, label: string): EditorView {
   return new EditorView({
     parent,
-    doc: shown.proposed,
+    doc: lines(shown.proposed),
     extensions: [
+      EditorState.lineSeparator.of('\n'),
       jupyterTheme,
       language,
       lineNumbers(),
@@ -47,7 +48,7 @@ export function mergeView(parent: HTMLElement, shown: Shown, language: Extension
       EditorView.contentAttributes.of({ 'aria-label': label, tabindex: '0' }),
       bars(shown),
       unifiedMergeView({
-        original: shown.baseline,
+        original: lines(shown.baseline),
         mergeControls: false,
         gutter: true,
         syntaxHighlightDeletions: true,
@@ -56,6 +57,11 @@ export function mergeView(parent: HTMLElement, shown: Shown, language: Extension
       })
     ]
   });
+}
+
+/** Every character counts, a carriage return too: changes are offsets in these very texts. */
+function lines(text: string): Text {
+  return Text.of(text.split('\n'));
 }
 
 function bars(shown: Shown): Extension {

@@ -33,7 +33,7 @@ export function writeAccepted(
 }
 
 /** One step of the cell's own undo history, and only the text that differs, so that cursors of others stay. */
-function replace(shared: ISharedCell, before: string, after: string): void {
+export function replace(shared: ISharedCell, before: string, after: string): void {
   const history = (shared as unknown as { undoManager?: { stopCapturing(): void } | null }).undoManager;
   let head = 0;
   while (head < before.length && before[head] === after[head]) {

@@ -10,6 +10,7 @@ describe('a cell', () => {
     expect(functionsOf(`${CELL}\ndef create_inputs(key):\n    return ()\n    def inner(): pass\n`)).toEqual(['f']);
     expect(isCandidate(CELL)).toBe(true);
     expect(isCandidate('x = 1')).toBe(false);
+    expect(isCandidate('async def f(x):\n    return x')).toBe(false);
     expect(isCandidate(`%%time\n${CELL}`)).toBe(false);
     expect(isCandidate(`%%maxkernel auto\n${CELL}`)).toBe(true);
   });
@@ -20,6 +21,8 @@ describe('a cell', () => {
     expect(withMagic(marked, 'hitl')).toBe(`%%maxkernel hitl\n${CELL}`);
     expect(body(marked)).toBe(CELL);
     expect(magicLine(`\n\n${marked}`)).toBe('%%maxkernel auto --chip v5e');
+    expect(withMagic(`\n# mine\n\n${marked}`, 'auto')).toBe(`%%maxkernel auto\n\n# mine\n\n${CELL}`);
+    expect(magicLine(`x = 1\n${marked}`)).toBe(null);
   });
 });
 

@@ -126,11 +126,12 @@ class LabPage(NotebookPage):
         return self.sidebar
 
     def settle(self) -> None:
-        """Until every font is there, every animation that ends has ended (a cursor blinks for ever), and two frames
-        were drawn."""
+        """Until every font is there, every animation that runs to an end has ended (a cursor blinks for ever, a toast's
+        may be held), and two frames were drawn."""
         self.page.evaluate("""async () => {
             await document.fonts.ready;
-            const ending = document.getAnimations().filter(one => one.effect?.getComputedTiming().endTime !== Infinity);
-            await Promise.all(ending.map(one => one.finished.catch(() => undefined)));
+            const ends = one => one.playState === 'running' && one.effect?.getComputedTiming().endTime !== Infinity;
+            const ended = document.getAnimations().filter(ends).map(one => one.finished.catch(() => undefined));
+            await Promise.race([Promise.all(ended), new Promise(done => setTimeout(done, 3000))]);
             await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
         }""")
