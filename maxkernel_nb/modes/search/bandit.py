@@ -185,7 +185,8 @@ def trend(timed: Sequence[Node]) -> float:
 
 
 def _lattice(family: Family, dice: object) -> list[dict[str, int]]:
-    values = [ladder(family, axis) for axis in family.axes]
+    """Within the author's values; a step beyond them is taken from a kernel at their end only."""
+    values = [[v for v in ladder(family, axis) if min(own) <= v <= max(own)] for axis, own in family.axes.items()]
     size = math.prod(len(v) for v in values)
     axes = tuple(family.axes)
     if size <= _POOL:
