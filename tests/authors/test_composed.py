@@ -21,17 +21,44 @@ def transformer_layer(x, g1, packed, out, g2, gate, up, down, heads=4):
     return x + (jax.nn.silu(h @ gate) * (h @ up)) @ down
 
 
-def _shapes(length, width, inner):
-    def weights(*shape):
-        return shape, "bfloat16", lambda rng: rng.standard_normal(shape) * shape[0] ** -0.5
+def mamba_block(x, gate, value, b, c, step, step_bias, rate, g, out, heads=4, state=128):
+    batch, length, width = x.shape
+    values = jax.nn.silu(x @ value).reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+    keys, queries = (jnp.broadcast_to((x @ w)[:, None], (batch, heads, length, state)) for w in (b, c))
+    steps = jax.nn.softplus((x @ step).astype(jnp.float32) + step_bias).transpose(0, 2, 1)
+    travelled = jnp.cumsum(-jnp.exp(rate)[None, :, None] * steps, -1)
+    decay = jnp.exp(travelled[..., :, None] - travelled[..., None, :])
+    decay = jnp.where(jnp.tril(jnp.ones((length, length), bool)), decay, 0.0)
+    weights = jnp.einsum("bhqd,bhkd->bhqk", queries, keys, preferred_element_type=jnp.float32) * decay
+    y = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(x.dtype), values).transpose(0, 2, 1, 3)
+    return x + _normed(y.reshape(batch, length, width) * jax.nn.silu(x @ gate), g) @ out
 
-    return {"x": ((1, length, width), "bfloat16"), "g1": ((width,), "float32"), "packed": weights(width, 3 * width),
-            "out": weights(width, width), "g2": ((width,), "float32"), "gate": weights(width, inner),
-            "up": weights(width, inner), "down": weights(inner, width)}
+
+def _weights(*shape):
+    return shape, "bfloat16", lambda rng: rng.standard_normal(shape) * shape[0] ** -0.5
+
+
+def _block_shapes(length, width):
+    return {"x": ((1, length, width), "bfloat16"), "gate": _weights(width, width), "value": _weights(width, width),
+            "b": _weights(width, 128), "c": _weights(width, 128), "step": _weights(width, 4),
+            "step_bias": ((4,), "float32"), "rate": ((4,), "float32"), "g": ((width,), "float32"), "out": _weights(width, width)}
+
+
+def _shapes(length, width, inner):
+    return {"x": ((1, length, width), "bfloat16"), "g1": ((width,), "float32"), "packed": _weights(width, 3 * width),
+            "out": _weights(width, width), "g2": ((width,), "float32"), "gate": _weights(width, inner),
+            "up": _weights(width, inner), "down": _weights(inner, width)}
 
 
 def test_a_transformer_layer_gets_its_attention_as_a_kernel(bench):
-    small = _shapes(256, 512, 384)
+    small = _shapes(128, 256, 384)
     match = bench.recognise("parts", transformer_layer, _shapes(4096, 2048, 5632), small, static={"heads": 4})
     assert (match.part, len(match.arguments)) == ("attention", 3)
     bench.assert_agrees(transformer_layer, bench.kernel("parts", match), small)
+
+
+def test_a_mamba_block_gets_its_recurrence_as_a_kernel_in_chunks(bench):
+    small = _block_shapes(256, 256)
+    match = bench.recognise("parts", mamba_block, _block_shapes(4096, 2048), small, static={"heads": 4, "state": 128})
+    assert match.part == "recurrence"
+    bench.assert_agrees(mamba_block, bench.kernel("parts", match, CHUNK=128), small)

@@ -27,15 +27,13 @@ class Region:
 def regions(aligned: Aligned) -> Iterator[Region]:
     """Candidates, those around the most work first."""
     dots = sorted((n for n in range(len(aligned)) if aligned[n].op == "dot"), key=lambda n: -flops(aligned, n))
-    for first, second in _pairs(aligned, dots):
-        for root in _roots(aligned, second):
-            whole = _cuts(aligned, root, {first, second})
-            yield Region("attention", root, whole)
-            if (split := _cuts(aligned, root, {first, second}, as_read=True)) != whole:
-                yield Region("attention", root, split)
-    for first, second in _pairs(aligned, dots, softmax=False):
-        for root in _roots(aligned, second):
-            yield Region("recurrence", root, _cuts(aligned, root, {first, second}))
+    for recipe in ("attention", "recurrence"):
+        for first, second in _pairs(aligned, dots, softmax=recipe == "attention"):
+            for root in _roots(aligned, second):
+                whole = _cuts(aligned, root, {first, second})
+                yield Region(recipe, root, whole)
+                if (split := _cuts(aligned, root, {first, second}, as_read=True)) != whole:
+                    yield Region(recipe, root, split)
     for dot in dots[:4]:
         for root in _roots(aligned, dot):
             yield Region("matmul", root, _cuts(aligned, root, {dot}))
