@@ -41,7 +41,8 @@ def _weights(*shape):
 def _block_shapes(length, width):
     return {"x": ((1, length, width), "bfloat16"), "gate": _weights(width, width), "value": _weights(width, width),
             "b": _weights(width, 128), "c": _weights(width, 128), "step": _weights(width, 4),
-            "step_bias": ((4,), "float32"), "rate": ((4,), "float32"), "g": ((width,), "float32"), "out": _weights(width, width)}
+            "step_bias": ((4,), "float32"), "rate": ((4,), "float32"), "g": ((width,), "float32"),
+            "out": _weights(width, width)}
 
 
 def _shapes(length, width, inner):
