@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _REST = 3.0  # times as long as a write took, before the next one
+_LONGEST_REST_S = 1.0  # a person does not wait longer for the newest
 
 
 class Coalescer(Generic[T]):
@@ -18,7 +19,7 @@ class Coalescer(Generic[T]):
 
     A value submitted after a quiet interval is written immediately; while values keep coming, one is written every
     ``interval`` seconds and the ones in between are dropped. A write that takes long makes the next one later, so that
-    writing never takes more than a quarter of the time: a large run leaves the kernel to the person's cells.
+    writing takes a quarter of the time where it can: a large run leaves the kernel to the person's cells.
     """
 
     def __init__(self, write: Callable[[T], None], interval: float = 0.1) -> None:
@@ -47,7 +48,7 @@ class Coalescer(Generic[T]):
             except Exception:  # the dispatcher: a view that cannot be written must not stop the run
                 log.exception("a panel could not be updated")
             with self._idle:
-                self._idle.wait(max(self._interval, _REST * (time.monotonic() - began)))
+                self._idle.wait(max(self._interval, min(_LONGEST_REST_S, _REST * (time.monotonic() - began))))
 
     def _take(self) -> list[T] | None:
         with self._idle:
