@@ -55,7 +55,8 @@ lint: $(VENV)/.installed-tpu-dev labextension/node_modules/.installed
 types: $(VENV)/.installed-tpu-dev
 	$(BIN)/mypy
 
-# The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart.
+# The whole tests' pytest comes last, so that its summary is the last line. Those with a browser run apart; the others
+# wait for compilers more than they compute, so two files run at a time.
 test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_modules/.installed
 	.ci/browser
 	$(MAKE) --no-print-directory kernels
@@ -63,7 +64,7 @@ test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_mod
 	for notebook in $(REPLAYED) $(BENCH) $(CHIP); do $(own_project) $(BIN)/python -m pytest $$notebook $(NBVAL) || exit 1; done
 	MAXKERNEL_PROJECT=$(CURDIR)/build/nbval $(BIN)/python -m pytest $(QUICKSTART) $(NBVAL)
 	$(BROWSER_TESTS)
-	$(BIN)/python -m pytest tests -m "not e2e" --durations=30 --durations-min=5
+	$(BIN)/python -m pytest tests -m "not e2e" -n 2 --dist loadfile --durations=30 --durations-min=5
 
 e2e: $(VENV)/.installed-tpu-dev
 	.ci/browser
