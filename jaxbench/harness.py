@@ -24,6 +24,7 @@ from maxkernel_nb.evaluate.compile_gates import without_compiler
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.ground import Limits
 from maxkernel_nb.evaluate.local import LocalEvaluator
+from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.store import Project
 from maxkernel_nb.task import Assessment, KernelTask, Outcome, Verdict
 from maxkernel_nb.tpu.chip.owner import VARIABLE, ownership
@@ -346,8 +347,8 @@ def _of_run(state: Any) -> dict[str, Any]:
     reference = state.baseline.modelled_ms if state.baseline else None
     facts = {"reference_ms": reference, "weak": state.task.weak if state.task else ()}
     if best is None:
-        told = state.reason or str(state.outcome)
-        return {**facts, "status": Status.NO_KERNEL, "reason": told}
+        status = Status.INFRASTRUCTURE if state.outcome is RunOutcome.FAILED else Status.NO_KERNEL
+        return {**facts, "status": status, "reason": state.reason or str(state.outcome)}
     profile = best.profile
     more = {"error_pct": profile.error_pct, "bound_by": profile.bound_by, "roofline_ms": profile.roofline_ms,
             "hbm_bytes": profile.hbm_bytes, "evidence": "modelled"} if profile else {}

@@ -281,6 +281,12 @@ class Assessment(Value):
         return not self.failed and not unmade and len(passed - declined) >= 3
 
     @property
+    def unjudged(self) -> str:
+        """Why nothing is known of the candidate, where our own machinery failed and no gate refused it; else empty."""
+        ours = (v.summary for v in self.verdicts if v.outcome is Outcome.INFRASTRUCTURE)
+        return "" if self.failed or self.correct else next(ours, "")
+
+    @property
     def measured(self) -> Verdict | None:
         """The chip's verdict with a time in it. A rehearsal on another device, which its variant tells, is none."""
         for v in self.verdicts:

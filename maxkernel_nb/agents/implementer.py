@@ -8,6 +8,7 @@ from maxkernel_nb import events as ev
 from maxkernel_nb.agents.judge import keep_if_better
 from maxkernel_nb.agents.tester import judge_fully
 from maxkernel_nb.engine.runtime import Runtime
+from maxkernel_nb.errors import InfrastructureError
 from maxkernel_nb.evaluate.base import Judged
 from maxkernel_nb.task import Candidate, Plan
 
@@ -17,6 +18,8 @@ async def implement(
 ) -> tuple[Candidate, Judged]:
     """Writes, judges and repairs, at most ``settings.repairs`` times. The last candidate may still be wrong.
 
+    Raises ``InfrastructureError`` where the judge failed and there is no kernel yet: there is nothing to repair.
+
     ``number``: the round, which names the steps. ``write`` replaces the author's plain ``implement``.
     """
     candidate = await runtime.step(
@@ -25,10 +28,12 @@ async def implement(
     )
     judgement = await judge_fully(runtime, candidate)
     for attempt in range(1, runtime.settings.repairs + 1):
-        if judgement.assessment.correct:
+        if judgement.assessment.correct or judgement.assessment.unjudged:
             break
         candidate = await _repair(runtime, plan, candidate, judgement, number, attempt)
         judgement = await judge_fully(runtime, candidate)
+    if (told := judgement.assessment.unjudged) and runtime.run.state.best is None:
+        raise InfrastructureError(f"The kernel could not be judged ({told.rstrip('.')}); run the cell again.")
     if not judgement.assessment.correct:
         _abandon(runtime, candidate, judgement)
     keep_if_better(runtime, candidate, judgement)

@@ -1,7 +1,8 @@
 """A deterministic evaluator for tests: verdicts follow from marks in the candidate's text.
 
-``# wrong`` fails the check gate, ``# time=0.5`` sets the modelled ms (default 1.0). With ``chip``, what passed
-every gate is measured: ``# measured=0.5`` sets the ms (default: as modelled), at two chip seconds each.
+``# wrong`` fails the check gate, with ``# unjudged`` the judge itself fails there, ``# time=0.5`` sets the modelled ms
+(default 1.0). With ``chip``, what passed every gate is measured: ``# measured=0.5`` sets the ms (default: as modelled),
+at two chip seconds each.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class FakeEvaluator:
         found: list[Verdict] = []
         for gate in gates:
             if gate is GateName.CHECK:
-                outcome = Outcome.FAIL if "# wrong" in candidate.source else Outcome.PASS
+                marks = {"# wrong": Outcome.FAIL, "# unjudged": Outcome.INFRASTRUCTURE}
+                outcome = next((o for mark, o in marks.items() if mark in candidate.source), Outcome.PASS)
                 found += [Verdict(gate=gate, outcome=outcome, summary=f"check {outcome}", case=c.name, seed=s)
                           for c in task.check_cases for s in task.seeds]
             elif gate is GateName.MODEL and self.baseline_ms is not None:

@@ -93,6 +93,13 @@ def test_a_wrong_kernel_is_repaired_and_the_repaired_one_proposed(bench):
     assert run.state.candidates[run.state.best].candidate.source == GOOD
 
 
+def test_a_kernel_that_the_judge_failed_on_is_not_repaired_and_the_run_says_whose_fault_it_is(bench):
+    author = ScriptedAuthor(["# unjudged\n", GOOD])
+    run = bench.run(author).wait(10)
+    assert author.asked == ["plan", "implement"]
+    assert run.state.outcome is RunOutcome.FAILED and "could not be judged" in run.state.reason
+
+
 def test_a_wrong_kernel_is_never_the_best(bench):
     run = bench.run(ScriptedAuthor(["# wrong\n# time=0.1\n"])).wait(10)
     assert run.state.best is None and run.state.outcome in (RunOutcome.KEPT_REFERENCE, RunOutcome.DECLINED)
