@@ -259,7 +259,7 @@ def _refuse_callbacks(found: list[Any]) -> None:
 
 # What a TPU answers otherwise than this machine, by a primitive's name: a program that asks is one of two programs.
 _ASKS = {
-    "platform_index": "asks on which platform it runs",
+    "platform_index": "asks on which platform it runs, as jnp.diagonal does",
     "prng_seed": "draws random bits of the chip",
     "prng_random_bits": "draws random bits of the chip",
     "rng_bit_generator": "draws random bits of the platform",
