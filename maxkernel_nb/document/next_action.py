@@ -55,6 +55,8 @@ def away(state: RunState, process: str = "") -> str:
     if not state.ended:
         return (f"The kernel that worked on this run is gone; everything found so far is kept. %maxkernel resume {run} "
                 "goes on in this kernel without repeating finished steps.")
+    if state.outcome is RunOutcome.STOPPED:
+        return f"%maxkernel resume {run} goes on in this kernel without repeating finished steps."
     if state.outcome is RunOutcome.PROPOSED and state.open_proposal is not None:
         return (f"The proposal is still open, and its kernel is gone: %maxkernel resume {run}, then accept or reject.")
     if any(p.bound and not p.undone for p in state.proposals.values()):
