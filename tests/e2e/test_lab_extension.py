@@ -186,6 +186,7 @@ def test_a_chosen_default_is_what_the_magics_use(fresh):
         fresh.page.evaluate("() => window.jupyterapp.serviceManager.settings.save('maxkernel-nb:plugin', '{}')")
 
 
+@EVERYWHERE
 def test_a_second_tab_shows_the_same_proposal_and_the_decision(notebook):
     other = LabPage(notebook.page.context.new_page(), notebook.page.url.replace("&reset", ""))
     expect(other.proposal).to_be_visible()
@@ -195,6 +196,7 @@ def test_a_second_tab_shows_the_same_proposal_and_the_decision(notebook):
     notebook.has_source(1, ACCEPTED)
 
 
+@EVERYWHERE
 def test_by_keyboard_alone(notebook):
     notebook.cell(1).press("Escape")
     notebook.page.keyboard.press("Alt+F8")
@@ -229,10 +231,13 @@ def test_the_sidebar_lists_the_run_and_finds_its_cell(notebook):
     expect(status).to_be_hidden()
 
 
+@EVERYWHERE
 def test_axe_finds_nothing_serious_light_dark_narrow_and_wide(notebook):
     page = notebook.page
     notebook.proposal.get_by_role("button", name="Reject change 1").click()
-    expect(notebook.open_sidebar()).to_be_visible()
+    has_tabs = "/lab" in page.url  # Notebook 7 has no tabs at its side
+    if has_tabs:
+        expect(notebook.open_sidebar()).to_be_visible()
     fits = """width => {
         const box = document.querySelector('.mkl-proposal').getBoundingClientRect();
         return box.width > 0 && box.left >= 0 && box.right <= width;
@@ -245,7 +250,7 @@ def test_axe_finds_nothing_serious_light_dark_narrow_and_wide(notebook):
             page.wait_for_function(fits, arg=width)
             notebook.settle()
             assert serious(page, ".mkl-proposal") == []
-            assert serious(page, "#maxkernel-runs") == []
+            assert not has_tabs or serious(page, "#maxkernel-runs") == []
 
 
 def test_with_collaboration_on_an_edit_is_written_once_and_undone_for_everyone(lab_together, page, name):
