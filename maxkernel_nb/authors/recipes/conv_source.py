@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Constant, Expression, Leaf, Step
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, indent
+from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.conv import ConvMatch
@@ -275,12 +275,7 @@ class _Module:
         return f"jnp.broadcast_to({result}, ({rows}, block))"
 
     def fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self.taken:
-            count += 1
-            name = f"{stem}{count}"
-        self.taken.add(name)
-        return name
+        return fresh_name(stem, self.taken)
 
     # the entry function
 

@@ -14,6 +14,7 @@ from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE
 from maxkernel_nb.authors.recipes.expressions import _gelu, _silu, describe, unify
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Node
 from maxkernel_nb.authors.recipes.rendering import CALLS, INFIX
+from maxkernel_nb.authors.recipes.text import fresh_name
 from maxkernel_nb.errors import Declined
 
 _ATOM = 9
@@ -61,12 +62,7 @@ class Plain:
         self.taken.add(name)
 
     def fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self.taken:
-            count += 1
-            name = f"{stem}{count}"
-        self.taken.add(name)
-        return name
+        return fresh_name(stem, self.taken)
 
     def as_dtype(self, number: int, dtype: str) -> str:
         """The value's source, converted if it is not of that dtype."""

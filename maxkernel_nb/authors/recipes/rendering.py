@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from maxkernel_nb.authors.recipes.expressions import Expression, Step
+from maxkernel_nb.authors.recipes.text import fresh_name
 
 INFIX = {
     "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "and": ("&", 4), "or": ("|", 3),
@@ -53,12 +54,7 @@ class Lines:
         return self.lines, self.text[self.expression.result][0]
 
     def fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self.taken:
-            count += 1
-            name = f"{stem}{count}"
-        self.taken.add(name)
-        return name
+        return fresh_name(stem, self.taken)
 
     def step(self, step: Step) -> tuple[str, int]:
         special = self.special(step)

@@ -126,3 +126,13 @@ def _folded_raise(line: str) -> str:
     return "\n".join([
         f"{margin}raise {kind}(", f'{margin}    f"{message[:cut]}"', f'{margin}    f"{message[cut:]}"', f"{margin})",
     ])
+
+
+def fresh_name(stem: str, taken: set[str]) -> str:
+    """``stem``, numbered where it is taken already; it is taken from now on."""
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}{count}"
+    taken.add(name)
+    return name
