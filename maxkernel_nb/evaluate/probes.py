@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
+import ml_dtypes
 import numpy as np
 
 from maxkernel_nb.evaluate import inputs
@@ -239,9 +240,12 @@ def _one_changed(
 
 
 def _range(case: Case, k: int) -> tuple[int, int]:
-    draw, info = case.args[k].draw, np.iinfo(inputs.dtype_named(case.args[k].dtype))
+    draw = case.args[k].draw
     if draw.kind == "integers":
         return draw.low, draw.high
+    if draw.kind == "bernoulli":
+        return 0, 2
+    info = ml_dtypes.iinfo(inputs.dtype_named(case.args[k].dtype))
     reach = max(1, int(3 * draw.std))
     return max(info.min, int(draw.mean) - reach), min(info.max, int(draw.mean) + reach)
 

@@ -73,6 +73,15 @@ def test_index_arguments_stay_in_their_range_and_fitted_ones_whole():
         assert sorted(arrays[2]) == list(range(16))
 
 
+def test_a_mask_in_a_float_type_stays_a_mask():
+    about = case(arg("x", dtype="bfloat16"), arg("mask", (16, 1), "bfloat16", kind="bernoulli", mean=0.9))
+    probes = [p for p in found(lambda x, mask: x * mask, about) if p.args == (1,)]
+    assert {ProbeKind.ELEMENT, ProbeKind.TAIL} <= {p.kind for p in probes}
+    for probe in probes:
+        if not probe.relation:
+            assert set(np.unique(drawn(about, 0, probe)[1].astype(np.float32))) <= {0.0, 1.0}, probe
+
+
 def test_probes_are_drawn_the_same_everywhere_and_survive_the_wire():
     about = case(arg("x"), arg("b", (64,)))
     for probe in found(lambda x, b: x * b, about):
