@@ -255,7 +255,8 @@ class Question(_Told):
 
 class Decided(_Told):
     """A proposal was decided, by whatever route (``via``), and carried out. ``source``: what is bound now, empty when
-    the reference stays; ``undone``: an acceptance was taken back."""
+    the reference stays; ``tests``: a cell that tests it, empty where none can be written; ``undone``: an acceptance was
+    taken back."""
 
     version: Literal[1] = 1
     notice: Literal["maxkernel:decided"] = "maxkernel:decided"
@@ -266,6 +267,7 @@ class Decided(_Told):
     via: str
     undone: bool = False
     source: str = ""
+    tests: str = ""
     reason: str = ""
 
 

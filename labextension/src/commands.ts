@@ -9,7 +9,7 @@ import { LabIcon } from '@jupyterlab/ui-components';
 import { functionsOf, isCandidate, magicLine, Mode, modeOf, Options, optionsOf, withMagic } from './cellsource';
 import { askOptions, OptionForm } from './form';
 import type { Session, Sessions } from './sessions';
-import { replace } from './write';
+import { replace, sealed } from './write';
 
 export const CATEGORY = 'MaxKernel';
 const LOAD = '%load_ext maxkernel_nb';
@@ -92,7 +92,10 @@ function add(needs: Needs, id: string, label: string, execute: (where: Where) =>
     isVisible: args => args['toolbar'] !== true || possible(),
     execute: async () => {
       const where = target(needs);
-      if (where !== null) {
+      const why = where === null ? '' : sealed(where.panel, where.cell);
+      if (why !== '') {
+        Notification.warning(`${why}: MaxKernel writes its line into the cell. Start it in a copy that can be edited.`);
+      } else if (where !== null) {
         await execute(where);
       }
     },
@@ -109,10 +112,11 @@ function steps(needs: Needs, id: string, label: string, by: 1 | -1): string {
 
 function target(needs: Needs): Where | null {
   const { currentWidget: panel, activeCell: cell } = needs.tracker;
-  if (panel === null || cell === null || cell.model.type !== 'code') {
+  const session = needs.sessions.current;
+  if (panel === null || cell === null || cell.model.type !== 'code' || session?.speaksPython === false) {
     return null;
   }
-  return { panel, cell, session: needs.sessions.current };
+  return { panel, cell, session };
 }
 
 async function optimise(where: Where, mode: Mode): Promise<void> {

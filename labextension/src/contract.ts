@@ -205,6 +205,7 @@ export interface Decided {
   via: string;
   undone: boolean;
   source: string;
+  tests: string;
   reason: string;
 }
 

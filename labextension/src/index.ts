@@ -37,7 +37,11 @@ async function activate(
     return;
   }
   const confirms = () => settings?.composite['confirmations'] === true;
-  const sessions = new Sessions(tracker, python(languages), { defaults: () => defaults(settings), confirms });
+  const below = () => ({
+    reference: settings?.composite['keepReference'] !== false,
+    tests: settings?.composite['addTests'] !== false
+  });
+  const sessions = new Sessions(tracker, python(languages), { defaults: () => defaults(settings), confirms, below });
   settings?.changed.connect(() => sessions.configure());
   addCommands({ app, tracker, sessions, settings, palette });
 

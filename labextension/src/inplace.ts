@@ -12,7 +12,8 @@ import { functionText } from './hunks';
 import { ARRIVED, type KernelLink } from './link';
 import { bindsKernel, Choice, Draft, fromProposal, fromQuestion, Matter } from './matter';
 import { ProposalView, Standing } from './proposalview';
-import { writeAccepted, Written } from './write';
+import type { Preferences } from './sessions';
+import { sealed, writeAccepted, Written } from './write';
 
 const INPUT_WRAPPER = 1; // where a cell's layout keeps its input: the view comes right below it
 
@@ -41,7 +42,7 @@ export class InPlace implements IDisposable {
     readonly panel: NotebookPanel,
     private link: KernelLink,
     private language: Extension,
-    private confirms: () => boolean
+    private wishes: Pick<Preferences, 'confirms' | 'below'>
   ) {
     link.changed.connect(this.arrived, this);
     link.decided.connect(this.decided, this);
@@ -181,10 +182,11 @@ export class InPlace implements IDisposable {
   private standing(cell: Cell, matter: Matter): Standing {
     const source = cell.model.sharedModel.getSource();
     if (matter.entry === '' || holds(source, matter.baseline)) {
-      return { kind: 'same' };
+      const why = matter.entry === '' ? '' : sealed(this.panel, cell);
+      return why === '' ? { kind: 'same' } : { kind: 'sealed', why };
     }
     const current = functionText(body(source), matter.entry);
-    return current === '' ? { kind: 'gone' } : { kind: 'changed', current };
+    return current === '' || sealed(this.panel, cell) !== '' ? { kind: 'gone' } : { kind: 'changed', current };
   }
 
   private tellDeleted(id: string, matter: Matter): void {
@@ -210,13 +212,14 @@ export class InPlace implements IDisposable {
     const { matter } = view;
     const standing = this.standing(cell, matter);
     const baseline = standing.kind === 'changed' ? standing.current : matter.baseline;
-    if (choice.name === 'accept' && standing.kind === 'changed' && this.confirms() && !(await confirmed(matter))) {
+    if (choice.name === 'accept' && standing.kind === 'changed' && this.wishes.confirms() && !(await confirmed(matter))) {
       return;
     }
-    const hunks = standing.kind === 'same' ? draft.chosen(matter.hunks) : null;
+    const byHunk = standing.kind === 'same' || standing.kind === 'sealed';
+    const hunks = byHunk ? draft.chosen(matter.hunks) : null;
     view.pending = true;
     view.say('Sent to the kernel …', 'busy');
-    if (choice.name === 'accept' && standing.kind !== 'gone') {
+    if (choice.name === 'accept' && (standing.kind === 'same' || standing.kind === 'changed')) {
       this.mine.set(matter.run, { cell: cell.model.id, baseline });
     }
     const ack = await this.link.send(matter.request(choice, hunks, draft.remarks()));
@@ -245,7 +248,7 @@ export class InPlace implements IDisposable {
       return;
     }
     const cell = this.panel.content.widgets.find(one => one.model.id === mine.cell);
-    const written = cell && writeAccepted(this.panel, cell, mine.baseline, notice, () => this.undone(notice.run));
+    const written = cell && writeAccepted(this.panel, cell, mine.baseline, notice, this.wishes.below(), () => this.undone(notice.run));
     if (!written) {
       Notification.warning(
         `The kernel of run ${notice.run} is bound, but its cell was changed meanwhile and was left as it is; ` +

@@ -7,8 +7,9 @@ import { changesOf, type Change } from './hunks';
 import type { Choice, Draft, Matter } from './matter';
 import { mergeView, reveal } from './mergeview';
 
-/** How the cell stands to the proposal: as it was, changed since, or without the function. */
-export type Standing = { kind: 'same' } | { kind: 'changed'; current: string } | { kind: 'gone' };
+/** How the cell stands to the proposal: as it was, not to be written in, changed since, or without the function. */
+export type Standing =
+  { kind: 'same' } | { kind: 'sealed'; why: string } | { kind: 'changed'; current: string } | { kind: 'gone' };
 
 /** A matter inside its cell: the merge view, a bar for each change, and the choices. It decides nothing. */
 export class ProposalView extends Widget {
@@ -217,6 +218,8 @@ function warningOf(standing: Standing, entry: string): string {
   switch (standing.kind) {
     case 'same':
       return '';
+    case 'sealed':
+      return `${standing.why}: accepting binds the kernel and leaves the text as it is.`;
     case 'changed':
       return (
         `The cell was changed since this kernel was proposed: below it is compared with ${entry} as it is now. ` +

@@ -7,11 +7,16 @@ import { ISignal, Signal } from '@lumino/signaling';
 import { InPlace } from './inplace';
 import { KernelLink } from './link';
 import { Reports } from './reports';
+import type { Below } from './write';
+
+/** Said to every panel of a notebook (widgets/frontend/src/panel.ts); `detail` is the kernel's status. */
+const KERNEL_LOST = 'maxkernel:kernel-lost';
 
 /** What a person set in this front end. `defaults`: for the kernel's magics, by setting name. */
 export interface Preferences {
   defaults: () => Record<string, string>;
   confirms: () => boolean;
+  below: () => Below;
 }
 
 /** One open notebook: the link to its kernel, and the proposals in its cells. */
@@ -36,6 +41,25 @@ export class Session {
     return this.panel.sessionContext;
   }
 
+  /** False where the notebook's kernel speaks another language, which `def` may belong to just as well. */
+  get speaksPython(): boolean {
+    const { model } = this.panel.content;
+    const written = model?.getMetadata('language_info') as { name?: string } | undefined;
+    const language = this.spoken || (written?.name ?? '');
+    return language === '' || /^i?python/i.test(language);
+  }
+  private spoken = ''; // by the kernel that is connected
+
+  private ask(kernel: Kernel.IKernelConnection): void {
+    const heard = (language: string) => {
+      if (kernel === this.kernel) {
+        this.spoken = language;
+        this.changed();
+      }
+    };
+    kernel.info.then(info => heard(info.language_info.name), () => undefined); // gone before it answered
+  }
+
   private connect(): void {
     const kernel = this.context.session?.kernel ?? null;
     if (kernel === this.kernel) {
@@ -45,10 +69,11 @@ export class Session {
     this.kernel = kernel;
     if (kernel !== null) {
       kernel.statusChanged.connect(this.restarted, this);
+      this.ask(kernel);
       this.link = new KernelLink(kernel);
       this.link.changed.connect(this.changed);
       this.link.changed.connect(this.configure, this);
-      this.inPlace = new InPlace(this.panel, this.link, this.language, this.preferences.confirms);
+      this.inPlace = new InPlace(this.panel, this.link, this.language, this.preferences);
       this.reports = new Reports(this.panel, this.link);
       this.greet();
     }
@@ -58,7 +83,7 @@ export class Session {
   /** A notebook that uses MaxKernel may have runs in a kernel that outlived the page. */
   private greet(): void {
     const cells = this.panel.content.widgets.map(cell => cell.model.sharedModel.getSource());
-    if (this.context.session?.kernel?.status === 'idle' && cells.some(source => source.includes('maxkernel'))) {
+    if (this.speaksPython && this.context.session?.kernel?.status === 'idle' && cells.some(source => source.includes('maxkernel'))) {
       this.link?.wake();
     }
   }
@@ -66,6 +91,7 @@ export class Session {
   private restarted(_: unknown, status: Kernel.Status): void {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
       this.link?.reset();
+      tellPanels(this.panel, status);
     } else if (status === 'idle' && this.link?.state === 'off' && !this.greeted) {
       this.greeted = true;
       this.greet();
@@ -99,11 +125,19 @@ export class Session {
     this.reports?.dispose();
     this.link?.dispose();
     this.kernel = this.link = this.inPlace = this.reports = null;
+    this.spoken = '';
   }
 
   private dispose(): void {
     this.disconnect();
     this.changed();
+  }
+}
+
+/** The panels among the outputs cannot see that a kernel died by itself: the widget manager speaks of restarts alone. */
+function tellPanels(panel: NotebookPanel, status: Kernel.Status): void {
+  for (const shown of panel.node.querySelectorAll('.mkn-panel')) {
+    shown.dispatchEvent(new CustomEvent(KERNEL_LOST, { detail: status }));
   }
 }
 

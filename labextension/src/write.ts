@@ -9,12 +9,19 @@ import type { Decided } from './contract';
 /** An edit that was written, watched until it is undone. */
 export type Written = IDisposable;
 
+/** Which new cells come below an accepted kernel. */
+export interface Below {
+  reference: boolean;
+  tests: boolean;
+}
+
 /**
- * Writes the accepted text into the cell and puts the reference into a new cell below, as one undoable step each.
- * Null, with nothing touched, where the cell no longer holds `baseline`. `onUndo`: the exact earlier text is back.
+ * Writes the accepted text into the cell and puts what it replaced and its tests into new cells below. Undo in the cell
+ * takes them away again. Null, with nothing touched, where the cell no longer holds `baseline`. `onUndo`: the exact
+ * earlier text is back.
  */
 export function writeAccepted(
-  panel: NotebookPanel, cell: Cell, baseline: string, notice: Decided, onUndo: () => void
+  panel: NotebookPanel, cell: Cell, baseline: string, notice: Decided, below: Below, onUndo: () => void
 ): Written | null {
   const notebook = panel.content.model?.sharedModel;
   const shared = cell.model.sharedModel;
@@ -24,12 +31,26 @@ export function writeAccepted(
     return null;
   }
   replace(shared, before, after);
-  const source = referenceCell(before, baseline, notice.run);
-  const kept = keepReference(notebook, shared, source);
+  const tests = (notice as Partial<Decided>).tests ?? ''; // an older kernel sends none
+  const sources = [
+    below.reference ? referenceCell(before, baseline, notice.run) : '',
+    below.tests ? tests : ''
+  ].filter(source => source !== '');
+  const made = insertBelow(notebook, shared, sources);
   return watch(shared, before, () => {
-    remove(notebook, kept, source);
+    for (const [at, one] of [...made.entries()].reverse()) {
+      remove(notebook, one, sources[at] as string); // the last first: within an undo the list of cells is not renewed
+    }
     onUndo();
   });
+}
+
+/** Why nobody may write into the cell; empty where one may. */
+export function sealed(panel: NotebookPanel, cell: Cell): string {
+  if (panel.content.model?.readOnly === true) {
+    return 'This notebook is read-only';
+  }
+  return cell.readOnly ? 'This cell is read-only' : '';
 }
 
 /** One step of the cell's own undo history, and only the text that differs, so that cursors of others stay. */
@@ -55,13 +76,14 @@ function referenceCell(before: string, baseline: string, run: string): string {
   return `${line}\n# The reference that run ${run} replaced in the cell above.\n${baseline}`;
 }
 
-function keepReference(notebook: ISharedNotebook, shared: ISharedCell, source: string): ISharedCodeCell {
+function insertBelow(notebook: ISharedNotebook, shared: ISharedCell, sources: readonly string[]): ISharedCodeCell[] {
   const at = notebook.cells.findIndex(cell => cell.id === shared.id);
-  let made: ISharedCell | undefined;
+  const cells = sources.map(source => ({ cell_type: 'code' as const, source, metadata: { trusted: true } }));
+  let made: ISharedCell[] = [];
   notebook.transact(() => {
-    made = notebook.insertCell(at + 1, { cell_type: 'code', source, metadata: { trusted: true } });
+    made = notebook.insertCells(at + 1, cells);
   }, true);
-  return made as ISharedCodeCell;
+  return made as ISharedCodeCell[];
 }
 
 /** Only if nobody has written in it since. */

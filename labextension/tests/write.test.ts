@@ -5,32 +5,52 @@ import { writeAccepted } from '../src/write';
 
 const REFERENCE = 'def f(x):\n    return x\n';
 const KERNEL = 'def f(x):\n    return x + 0\n';
-const NOTICE = { run: 'f-1', source: KERNEL } as Decided;
+const TESTS = '# Tests of f\ntest_f()';
+const NOTICE = { run: 'f-1', source: KERNEL, tests: TESTS } as Decided;
+const KEPT = `%%maxkernel auto\n# The reference that run f-1 replaced in the cell above.\n${REFERENCE}`;
+const BOTH = { reference: true, tests: true };
 
 /** The shared model of a real document, as a panel and a cell hand it out. */
-function opened(source: string): { notebook: YNotebook; written: ReturnType<typeof writeAccepted>; onUndo: () => void } {
+function opened(source: string, below = BOTH, notice = NOTICE): { notebook: YNotebook; written: ReturnType<typeof writeAccepted>; onUndo: () => void } {
   const notebook = new YNotebook({ disableDocumentWideUndoRedo: true });
   const cell = notebook.insertCell(0, { cell_type: 'code', source });
   const onUndo = vi.fn<() => void>();
   const panel = { content: { model: { sharedModel: notebook } } };
-  const written = writeAccepted(panel as never, { model: { sharedModel: cell } } as never, REFERENCE, NOTICE, onUndo);
+  const written = writeAccepted(panel as never, { model: { sharedModel: cell } } as never, REFERENCE, notice, below, onUndo);
   return { notebook, written, onUndo };
 }
 
 const sources = (notebook: YNotebook): string[] => notebook.cells.map(cell => cell.getSource());
 
 describe('an accepted edit', () => {
-  it('is one step of the cell, and undo brings the exact text back and takes the new cell away', () => {
+  it('is one step of the cell, and undo brings the exact text back and takes the new cells away', () => {
     const before = `%%maxkernel auto\nimport jax\n\n${REFERENCE}`;
     const { notebook, written, onUndo } = opened(before);
     expect(written).not.toBeNull();
     expect(sources(notebook)).toEqual([
-      `import jax\n\n${KERNEL}`,
-      `%%maxkernel auto\n# The reference that run f-1 replaced in the cell above.\n${REFERENCE}`
+      `import jax\n\n${KERNEL}`, KEPT, TESTS
     ]);
     notebook.cells[0]?.undo();
     expect(sources(notebook)).toEqual([before]);
     expect(onUndo).toHaveBeenCalledTimes(1);
+  });
+
+  it.each([
+    [{ reference: true, tests: false }, [KEPT]],
+    [{ reference: false, tests: true }, [TESTS]],
+    [{ reference: false, tests: false }, []]
+  ])('puts only the cells below that are wanted: %o', (below, wanted) => {
+    const { notebook } = opened(`%%maxkernel auto\n${REFERENCE}`, below);
+    expect(sources(notebook).slice(1)).toEqual(wanted);
+    notebook.cells[0]?.undo();
+    expect(sources(notebook)).toHaveLength(1);
+  });
+
+  it('has no cell of tests where the kernel could write none, or is older than they are', () => {
+    for (const tests of ['', undefined]) {
+      const { notebook } = opened(REFERENCE, BOTH, { ...NOTICE, tests } as Decided);
+      expect(sources(notebook)).toHaveLength(2);
+    }
   });
 
   it('keeps cells that came below meanwhile, and a reference cell that someone wrote in', () => {

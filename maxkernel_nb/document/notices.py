@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from maxkernel_nb import contract
 from maxkernel_nb.document.next_action import function_name, next_action
+from maxkernel_nb.document.testcell import cell_of_tests
 from maxkernel_nb.engine.state import ProposalState, RunState
 from maxkernel_nb.events import QuestionAsked, RunOutcome
 from maxkernel_nb.patches import Patch
@@ -64,7 +65,8 @@ def decisions(state: RunState, cell: str = "") -> tuple[contract.Decided, ...]:
     return tuple(
         contract.Decided(
             run=state.run_id, cell=cell, proposal=p.id, accepted=p.decision.accepted, via=p.decision.via,
-            undone=p.undone, source=_bound(state, p), reason=state.reason,
+            undone=p.undone, source=(bound := _bound(state, p)), reason=state.reason,
+            tests=cell_of_tests(state.task, state.run_id) if bound and state.task is not None else "",
         )
         for p in state.proposals.values() if p.decision is not None and (p.applied_path or state.ended)
     )

@@ -93,12 +93,16 @@ class BoundKernel:
             warnings.warn(text, MaxKernelNotice, stacklevel=3)
 
     @functools.cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """The accepted function itself, never the reference: for tests of it, on any machine that can run it."""
+        return load_entry(self.source, self.path, self._entry)
+
+    @functools.cached_property
     def _kernel(self) -> Callable[..., Any]:
         """The kernel of arrays alone, with its statics, differentiable through the reference."""
         import jax
 
-        entry = load_entry(self.source, self.path, self._entry)
-        fast = from_arrays(functools.partial(entry, **self._static), self._trees)
+        fast = from_arrays(functools.partial(self.kernel, **self._static), self._trees)
         slow = from_arrays(functools.partial(self.reference, **self._static), self._trees)
         kernel = jax.custom_vjp(fast)
         kernel.defvjp(lambda *args: (fast(*args), args), lambda args, g: jax.vjp(slow, *args)[1](g))

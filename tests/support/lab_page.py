@@ -11,6 +11,8 @@ from playwright.sync_api import BrowserContext, Locator, TimeoutError
 FUNCTION = "def f(x):\n    y = x\n    a = 1\n    b = 2\n    return y"
 KERNEL = "def f(x):\n    y = x + 0\n    a = 1\n    b = 2\n    return y * 1\n# time=1.0\n"
 MARKED = f"%%maxkernel auto\n{FUNCTION}"
+ACCEPTED = KERNEL.rstrip("\n")
+KEPT = f"%%maxkernel auto\n# The reference that run f-1 replaced in the cell above.\n{FUNCTION}\n"
 
 _SHOWN = "[...window.jupyterapp.shell.widgets('main')].find(w => w.isVisible && w.content?.widgets)"
 _ASK = f"""async code => {{
@@ -122,8 +124,22 @@ class LabPage(NotebookPage):
         self.page.locator(".mkl-choices").get_by_role("button", name=name).click()
 
     def open_sidebar(self) -> Locator:
-        self.page.get_by_role("tab", name="MaxKernel runs").click()
+        """By its tab; Notebook 7 has none and opens it by the menu."""
+        if "/lab" in self.page.url:
+            self.page.get_by_role("tab", name="MaxKernel runs").click()
+        else:
+            self.menu("Run", "MaxKernel", "MaxKernel Runs")
         return self.sidebar
+
+    def menu(self, top: str, *items: str) -> None:
+        """Opens a menu of the bar and clicks through to an entry."""
+        self.page.get_by_role("menubar").get_by_role("menuitem", name=top, exact=True).click()
+        for item in items:
+            self.page.get_by_role("menuitem", name=item, exact=True).click()
+
+    def restart(self) -> None:
+        self.page.get_by_role("button", name="Restart the kernel", exact=True).click()
+        self.page.get_by_role("button", name="Confirm Kernel Restart").click()
 
     def settle(self) -> None:
         """Until every font is there, every animation that runs to an end has ended (a cursor blinks for ever, a toast's

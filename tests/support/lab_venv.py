@@ -39,14 +39,14 @@ def build_wheel(out: Path) -> Path:
 class Environment:
     """``run`` sees no program but this environment's own: no Node, no git, no compiler."""
 
-    def __init__(self, folder: Path, fresh: bool = False) -> None:
+    def __init__(self, folder: Path, fresh: bool = False, also: tuple[str, ...] = ()) -> None:
         self.folder, self._fresh = folder, fresh
         self.python = str(folder / "bin" / "python")
         self.variables = {"PATH": str(folder / "bin"), "VIRTUAL_ENV": str(folder), "PYTHONNOUSERSITE": "1",
                           "PYTHONPATH": ""}
         venv.create(folder, with_pip=fresh, symlinks=True)
         if not fresh:
-            for found in _needed(["pip", *stated()]):
+            for found in _needed(["pip", *stated(), *also]):
                 self._link(found)
 
     def run(self, *words: str, environment: dict[str, str] | None = None) -> str:
@@ -70,7 +70,7 @@ class Environment:
         site = Path(sysconfig.get_path("purelib", vars={"base": str(self.folder), "platbase": str(self.folder)}))
         for file in found.files or ():
             here, there = Path(found.locate_file(file)), Path(os.path.normpath(site / file))
-            if "__pycache__" in file.parts or not here.is_file():
+            if not here.is_file():
                 continue
             there.parent.mkdir(parents=True, exist_ok=True)
             if there.parent.name == "bin":

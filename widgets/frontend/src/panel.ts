@@ -21,6 +21,7 @@ const CONTROLS: string[] = ["stop", "pause"];
 const DECISIONS: string[] = ["accept", "reject", "answer"];
 const WRITTEN: string[] = [...DECISIONS, "ask"]; // what the comment box belongs to
 const DISCONNECTED = "comm_live_update"; // Jupyter's widget managers say so when a kernel restarts
+const KERNEL_LOST = "maxkernel:kernel-lost"; // the lab extension says so, of a kernel that died by itself too
 let panels = 0;
 
 class Panel {
@@ -39,7 +40,7 @@ class Panel {
   private full = new Set<Tab>(); // long lists shown in full
   private node: NodeView | null = null; // of the search, as it was when it was asked for
   private wanted = "";
-  private gone = false; // the kernel was restarted: nothing reaches the run from here
+  private gone = ""; // what happened to the kernel: nothing reaches the run from here
   private readonly uid = `mkn-${(panels += 1)}`;
   private readonly regions = new Map<string, Region>();
   private readonly comment = h("input", {
@@ -62,6 +63,7 @@ class Panel {
     this.doc = model.get(DOC) as Doc;
     this.intents = new Intents(model, () => this.draw());
     this.root = this.frame();
+    this.root.addEventListener(KERNEL_LOST, (event) => this.lost((event as CustomEvent<string>).detail === "restarting" ? RESTARTED : DIED));
     model.on(`change:${DOC}`, this.changed);
     model.on("msg:custom", this.received);
     model.on(DISCONNECTED, this.disconnected);
@@ -81,11 +83,13 @@ class Panel {
     this.draw();
   };
 
-  private disconnected = (): void => {
-    this.gone = true;
+  private disconnected = (): void => this.lost(RESTARTED);
+
+  private lost(how: string): void {
+    this.gone ||= how;
     this.intents.clear();
     this.draw();
-  };
+  }
 
   private received = (content: unknown): void => {
     const shown = content as NodeView | ComparisonView | null;
@@ -135,7 +139,7 @@ class Panel {
 
   private draw(): void {
     if (!this.doc || !this.doc.header) return;
-    if (this.gone) this.doc = afterRestart(this.doc);
+    if (this.gone !== "") this.doc = withoutKernel(this.doc, this.gone);
     const { doc } = this;
     if (doc.diff && doc.diff.proposal !== this.proposal) {
       this.proposal = doc.diff.proposal;
@@ -492,17 +496,19 @@ class Panel {
   }
 }
 
+const RESTARTED = "was restarted", DIED = "died";
+
 /** What takes the code says how much of it is taken. */
 function inPart(action: Action, some: number, all: number): string {
   if (action.intent === "accept") return `Accept ${some} of ${all} hunks`;
   return action.intent === "answer" && action.primary ? `${action.label} (${some} of ${all} hunks)` : action.label;
 }
 
-/** What a panel says whose kernel was restarted; the run itself is in its journal. */
-function afterRestart(doc: Doc): Doc {
+/** What a panel says whose kernel is gone; the run itself is in its journal. */
+function withoutKernel(doc: Doc, how: string): Doc {
   const run = doc.header.run_id;
   const kept = doc.ended ? `%maxkernel show ${run} brings it back.` : `%maxkernel resume ${run} goes on without repeating finished steps.`;
-  const text = `The kernel was restarted. This run is kept: load the extension again (%load_ext maxkernel_nb), then ${kept}`;
+  const text = `The kernel ${how}. This run is kept: load the extension again (%load_ext maxkernel_nb), then ${kept}`;
   const header = doc.ended ? doc.header : { ...doc.header, status: "interrupted", tone: "warn" as const };
   return { ...doc, header, saying: [], diff: doc.diff && { ...doc.diff, open: false }, next: { text, effect: "", actions: [], question: null } };
 }
