@@ -26,7 +26,7 @@ from maxkernel_nb.authors.recipes.base import (
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Reader, combine
 from maxkernel_nb.authors.recipes.graph import Graph
-from maxkernel_nb.authors.recipes.grouped import check_tiles, grouped_ms, grouped_vmem
+from maxkernel_nb.authors.recipes.grouped import STEP_MS, check_tiles, grouped_vmem
 from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import Indices, evaluate, is_positional, sample_points, volume
 from maxkernel_nb.errors import Declined
@@ -95,7 +95,7 @@ class MoeRecipe(Recipe):
     def space(self, match: MoeMatch) -> TuningSpace:
         rows = match.tokens * match.picks
         axes = {
-            "BLOCK_M": tuple(v for v in (128, 256, 512, 1024) if v < 2 * pad_up(rows, 16)) or (16,),
+            "BLOCK_M": tuple(v for v in (64, 128, 256, 512, 1024) if v * match.experts <= 2 * rows) or (16,),
             "BLOCK_WIDTH": _columns(match.width), "BLOCK_OUT": _columns(match.out_width),
         }
         limit = chip_named(match.chip).vmem_bytes - VMEM_MARGIN
@@ -145,13 +145,19 @@ class MoeRecipe(Recipe):
                                                                 up.hbm_bytes + down.hbm_bytes))
 
     def estimate_ms(self, match: MoeMatch, params: dict[str, int]) -> float:
+        """Weights count as fetched for every block of rows: the compiler cannot know where the expert changes."""
         up, down = self._products(match, params)
+        chip, size, bm = chip_named(match.chip), itemsize(match.dtype), params["BLOCK_M"]
         rows = match.tokens * match.picks
-        return (
-            grouped_ms(match.chip, up, (rows, match.width, match.experts), params["BLOCK_M"], params["BLOCK_WIDTH"])
-            + grouped_ms(match.chip, down, (rows, match.out_width, match.experts), params["BLOCK_M"],
-                         params["BLOCK_OUT"])
-        )
+        blocks, total = -(-rows // bm) + match.experts - 1, 0.0
+        for bound, weight, columns in (
+            (up, len(match.ups) * match.depth * match.width, match.width // params["BLOCK_WIDTH"]),
+            (down, match.width * match.out_width, match.out_width // params["BLOCK_OUT"]),
+        ):
+            work = bound.compute_s(chip) * blocks * max(bm, chip.mxu_size) / rows
+            moved = bound.hbm_bytes + (blocks - match.experts) * weight * size
+            total += 1e3 * max(work, moved / (chip.device_hbm_gbs * 1e9)) + blocks * columns * STEP_MS
+        return total
 
     def plan(self, match: MoeMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
@@ -167,9 +173,9 @@ class MoeRecipe(Recipe):
             ),
             attacks=bound.attacks(chip),
             tiling=params,
-            grid="(blocks of columns, experts), twice; within a step a pipeline over that expert's blocks of rows",
+            grid="(blocks of columns, blocks of rows), twice; each block of rows is one expert's",
             memory=f"{params['BLOCK_M']} rows and a block of one expert's columns, whole depth",
-            pipelining="the next expert's weights and the next block of rows are fetched during this one",
+            pipelining="the next block of rows, and weights where the expert changes, are fetched during this one",
             recipe=self.name,
             spec=match.to_dict(),
         )

@@ -17,91 +17,57 @@ _TAKEN = {"jax", "jnp", "pl", "pltpu", "functools", "rows", "weight_refs"}
 
 
 _EXPERTS_PRODUCT = '''
-def _of_experts(body, rows, weights, first, block_m, block_n, dtype):
-    """``rows`` [slots, k], each expert's from slot ``first[e] * block_m`` on; ``weights`` each [experts, k, n].
+def _of_experts(body, rows, weights, expert, used, block_m, block_n, dtype):
+    """``rows`` [slots, k] in blocks of ``block_m``: block b is all ``expert[b]``'s; ``weights`` each [experts, k, n].
 
-    A step of the grid holds a block of one expert's columns. Within it that expert's blocks of rows go past, however
-    many there are: the next is fetched and the last is stored while one is worked on.
+    Neighbouring blocks mostly have one expert, whose weights then stay in VMEM: they are fetched where it changes.
+    Blocks from ``used[0]`` on hold no rows: nothing is fetched or multiplied for them.
     """
-    (slots, k), (experts, _, n) = rows.shape, weights[0].shape
+    (slots, k), n = rows.shape, weights[0].shape[2]
     block_n = block_n if n % block_n == 0 else n
 
-    def kernel(first_ref, rows_ref, *refs):
-        *weight_refs, out_ref, rows_at, out_at, fetched, stored = refs
-        j, expert = pl.program_id(0), pl.program_id(1)
-        begin = first_ref[expert]
-        count = first_ref[expert + 1] - begin
+    def kernel(expert_ref, used_ref, rows_ref, *refs):
+        *weight_refs, out_ref = refs
 
-        def place(t):
-            return pl.ds(pl.multiple_of((begin + t) * block_m, block_m), block_m)
-
-        def fetch(t, slot):
-            return pltpu.make_async_copy(rows_ref.at[place(t)], rows_at.at[slot], fetched.at[slot])
-
-        def store(t, slot):
-            columns = pl.ds(pl.multiple_of(j * block_n, block_n), block_n)
-            return pltpu.make_async_copy(out_at.at[slot], out_ref.at[place(t), columns], stored.at[slot])
-
-        @pl.when(count > 0)
-        def _first():
-            fetch(0, 0).start()
-
-        def step(t, _):
-            slot = jax.lax.rem(t, 2)
-
-            @pl.when(t + 1 < count)
-            def _next():
-                fetch(t + 1, 1 - slot).start()
-
-            @pl.when(t > 1)
-            def _room():
-                store(t - 2, slot).wait()
-
-            fetch(t, slot).wait()
-            out_at[slot] = body(weight_refs, rows_at[slot]).astype(dtype)
-            store(t, slot).start()
-
-        jax.lax.fori_loop(0, count, step, None)
-        for left in (2, 1):
-            @pl.when(count >= left)
-            def _last(left=left):
-                store(count - left, jax.lax.rem(count - left, 2)).wait()
+        @pl.when(pl.program_id(1) < used_ref[0])
+        def _product():
+            out_ref[...] = body(weight_refs, rows_ref[...]).astype(dtype)
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((slots, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(n // block_n, experts),
-            in_specs=[pl.BlockSpec(memory_space=pl.ANY)]
-            + [pl.BlockSpec((1, k, block_n), lambda j, e, first: (e, 0, j))] * len(weights),
-            out_specs=pl.BlockSpec(memory_space=pl.ANY),
-            scratch_shapes=[
-                pltpu.VMEM((2, block_m, k), rows.dtype), pltpu.VMEM((2, block_m, block_n), dtype),
-                pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.DMA((2,)),
-            ],
+            num_scalar_prefetch=2,
+            grid=(n // block_n, slots // block_m),
+            in_specs=[pl.BlockSpec((block_m, k), lambda j, b, expert, used: (jnp.minimum(b, used[0] - 1), 0))]
+            + [pl.BlockSpec((1, k, block_n), lambda j, b, expert, used: (expert[b], 0, j))] * len(weights),
+            out_specs=pl.BlockSpec((block_m, block_n), lambda j, b, expert, used: (b, j)),
         ),
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("arbitrary", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
+            dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
         ),
-    )(first, rows, *weights)
+    )(expert, used, rows, *weights)
 '''
 _SLOTS = '''
-def _slots(expert, experts, block_m):
+def _slots(chosen, experts, block_m):
     """A place for each row, so that an expert's rows are neighbours and begin with a block of their own.
 
-    Gives the slot of each row, the row of each slot (unused ones hold row 0) and each expert's first block.
+    Rows are sorted by expert together with fillers, as many for each expert as its last block leaves places empty.
+    Gives the slot of each row, the row of each slot (of a filler: a number past the last row), each block's expert and
+    how many blocks are used: up to ``experts - 1`` more than full ones.
     """
-    rows = expert.shape[0]
-    order = jnp.argsort(expert)
-    sizes = jnp.sum(expert[:, None] == jnp.arange(experts), axis=0, dtype=jnp.int32)
-    blocks = -(-sizes // block_m)
-    first = jnp.append(0, jnp.cumsum(blocks)).astype(jnp.int32)
-    own = expert[order]
-    within = jnp.arange(rows, dtype=jnp.int32) - (jnp.cumsum(sizes) - sizes)[own]
-    slot = jnp.zeros(rows, jnp.int32).at[order].set(first[own] * block_m + within)
-    whole = (-(-rows // block_m) + experts) * block_m
-    return slot, jnp.zeros(whole, jnp.int32).at[slot].set(jnp.arange(rows, dtype=jnp.int32)), first
+    rows, known = chosen.shape[0], jnp.arange(experts)
+    blocks = -(-rows // block_m) + experts - 1
+    sizes = jnp.sum(chosen[:, None] == known, axis=0, dtype=jnp.int32)
+    own = -(-sizes // block_m)
+    fillers = jnp.arange(blocks * block_m - rows, dtype=jnp.int32)
+    filled = jnp.sum(fillers[:, None] >= jnp.cumsum(own * block_m - sizes), axis=1, dtype=jnp.int32)
+    row = jnp.argsort(jnp.concatenate([chosen.astype(jnp.int32), filled]))
+    ends = jnp.cumsum(own).astype(jnp.int32)  # of each expert's blocks
+    used = ends[-1:]
+    block = jnp.minimum(jnp.arange(blocks, dtype=jnp.int32), used - 1)
+    expert = jnp.sum(block[:, None] >= ends, axis=1, dtype=jnp.int32)
+    return jnp.argsort(row)[:rows], row, expert, used
 '''
 
 
@@ -109,12 +75,14 @@ def render(match: MoeMatch, params: dict[str, int], bound_text: str, vmem_limit:
     header = comment(
         f"{match.signature.entry}: a mixture of experts as two grouped products in Pallas TPU kernels.",
         f"Each token is worked on by its {match.picks} chosen experts only, not by all {match.experts}: (token, pick) "
-        "rows are laid out by expert, so that an expert's weights are fetched once for all of its rows.",
+        "rows are laid out by expert, so that an expert's weights stay in VMEM while its rows go past.",
         f"Tiles: {params['BLOCK_M']} rows, {params['BLOCK_WIDTH']} columns of the hidden layer and "
         f"{params['BLOCK_OUT']} of the result, each of whole depth.",
         f"Bound for {match.tokens} tokens: {bound_text}.",
     )
     constants = [f"{name} = {value}" for name, value in params.items()]
+    blocks = max(1, round(match.tokens * match.picks / match.experts / params["BLOCK_M"]))
+    constants.append(f"BLOCKS = {blocks}  # of rows for each expert on average, at any size")
     constants.append(f"VMEM_LIMIT = {vmem_limit // 2**20} * 2**20  # bytes")
     hidden = _hidden(match)
     down = _body("_down_body", [match.down], [], f"jnp.dot(rows, {match.down}_ref[0], "
@@ -146,15 +114,24 @@ def _experts(match: MoeMatch) -> str:
     tuple_text = f"({ups},)" if len(match.ups) == 1 else f"({ups})"
     return f"def _experts(tokens, chosen, share, {ups}, {match.down}):\n" + indent([
         '"""tokens [t, d]; chosen [t, picks], whole numbers; share [t, picks], float32. Gives [t, out] in float32."""',
-        "picks = chosen.shape[1]",
-        "block_m = min(BLOCK_M, -(-chosen.size // 16) * 16)",
-        f"slot, row, first = _slots(chosen.reshape(-1), {match.down}.shape[0], block_m)",
-        "rows = jnp.take(tokens, row // picks, axis=0)",
-        f"hidden = _of_experts(_hidden_body, rows, {tuple_text}, first, block_m, BLOCK_WIDTH, jnp.{match.dtype})",
-        f"answers = _of_experts(_down_body, hidden, ({match.down},), first, block_m, BLOCK_OUT, jnp.{match.dtype})",
-        "answers = jnp.take(answers, slot, axis=0).reshape(*chosen.shape, -1)",
-        "return jnp.sum(answers.astype(jnp.float32) * share[..., None], axis=1)",
+        f"experts, picks = {match.down}.shape[0], chosen.shape[1]",
+        "mean = -(-chosen.size // experts)  # rows of an expert",
+        "block_m = min(BLOCK_M, -(-mean // (16 * BLOCKS)) * 16)",
+        "slot, row, expert, used = _slots(chosen.reshape(-1), experts, block_m)",
+        'rows = jnp.take(tokens, row // picks, axis=0, mode="clip")',
+        *_call("hidden", f"_hidden_body, rows, {tuple_text}", "BLOCK_WIDTH", match.dtype),
+        *_call("answers", f"_down_body, hidden, ({match.down},)", "BLOCK_OUT", match.dtype),
+        "slot = slot.reshape(chosen.shape)",
+        "picked = [jnp.take(answers, slot[:, j], axis=0).astype(jnp.float32) for j in range(picks)]",
+        "return sum(share[:, j, None] * answer for j, answer in enumerate(picked))",
     ])
+
+
+def _call(name: str, arguments: str, columns: str, dtype: str) -> list[str]:
+    line = f"{name} = _of_experts({arguments}, expert, used, block_m, {columns}, jnp.{dtype})"
+    if len(line) <= 112:
+        return [line]
+    return [f"{name} = _of_experts(", f"    {arguments}, expert, used, block_m, {columns}, jnp.{dtype}", ")"]
 
 
 def _entry(match: MoeMatch) -> str:
