@@ -30,7 +30,8 @@ def choose_author(name: str | None = None, claude: Mapping[str, Any] | None = No
     if recording := os.environ.get("MAXKERNEL_REPLAY"):
         from maxkernel_nb.authors.claude.replay import replay_author
 
-        return replay_author(recording), f"Claude's replies are read from the recording {recording}; verdicts are new."
+        said = f"Claude's replies are read from the recording {recording}; verdicts are new."
+        return _with_recipes(replay_author(recording)) if name == "both" else replay_author(recording), said
     settings = settings_from_environment(**claude or {})
     key = find_key() if settings.provider == "anthropic" else None
     if name != "claude" and key is None and settings.provider == "anthropic":
@@ -41,9 +42,13 @@ def choose_author(name: str | None = None, claude: Mapping[str, Any] | None = No
     asked = ClaudeAuthor(settings, key=key)
     if name == "claude":
         return asked, ""
+    return _with_recipes(asked), ""
+
+
+def _with_recipes(claude: Author) -> Author:
     from maxkernel_nb.authors.pool import BothAuthors
 
-    return BothAuthors(_recipes(), asked), ""
+    return BothAuthors(_recipes(), claude)
 
 
 def _recipes() -> Author:

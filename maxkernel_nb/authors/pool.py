@@ -5,6 +5,7 @@ Modes ask for these by name and do without where an author has none: see ``maxke
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from pydantic import Field
@@ -106,6 +107,18 @@ class BothAuthors:
 
     def _writer(self, candidate: Candidate) -> Any:
         return self.recipes if candidate.author == self.recipes.name else self.claude
+
+    async def other_plans(self, view: TaskView) -> tuple[Plan, ...]:
+        """Of the recipes; what Claude would do otherwise it is asked kernel by kernel."""
+        other: Any = getattr(self.recipes, "other_plans", None)
+        try:
+            return () if other is None else await other(view)
+        except Declined:
+            return ()
+
+    def estimator(self, view: TaskView, plan: Plan, candidate: Candidate) -> Callable[[dict[str, int]], float] | None:
+        make: Any = getattr(self._writer(candidate), "estimator", None)
+        return None if make is None else make(view, plan, candidate)
 
     def tuning_space(self, view: TaskView, plan: Plan, candidate: Candidate) -> TuningSpace:
         return self._writer(candidate).tuning_space(view, plan, candidate)

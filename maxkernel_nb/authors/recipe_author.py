@@ -13,6 +13,8 @@ from maxkernel_nb.errors import Declined, TaskError
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
+_OTHERS = 3  # other kernels proposed for one function: each costs a search a judgement at least
+
 
 class RecipeAuthor:
     """An :class:`~maxkernel_nb.authors.base.Author`. Deterministic; after ``plan`` it works from the plan alone."""
@@ -30,6 +32,16 @@ class RecipeAuthor:
         plans = [recipe.plan(match, recipe.space(match).seeds[0]) for recipe, match in matches]
         plans = [_with_gain(plan, recipe, match, view) for plan, (recipe, match) in zip(plans, matches, strict=True)]
         return max(plans, key=lambda p: p.expected_gain or 0.0)
+
+    async def other_plans(self, view: TaskView) -> tuple[Plan, ...]:
+        """Other kernels than ``plan``'s for the same computation, each with its own first point, for a mode that
+        compares several. Matches of further recipes that serve the whole function come first."""
+        chosen = await self.plan(view)
+        matches, _ = self.recognise(traces_of(view), view.task)
+        found = [(recipe, match) for recipe, match in matches if match.to_dict() != chosen.spec]
+        found += [(recipe, other) for recipe, match in matches for other in recipe.others(match)]
+        return tuple(_with_gain(recipe.plan(match, recipe.space(match).seeds[0]), recipe, match, view)
+                     for recipe, match in found[:_OTHERS])
 
     def recognise(
         self, traces: dict[str, Any], task: KernelTask

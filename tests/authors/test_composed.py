@@ -63,3 +63,17 @@ def test_a_mamba_block_gets_its_recurrence_as_a_kernel_in_chunks(bench):
     match = bench.recognise("parts", mamba_block, _block_shapes(4096, 2048), small, static={"heads": 4, "state": 128})
     assert match.part == "recurrence"
     bench.assert_agrees(mamba_block, bench.kernel("parts", match, CHUNK=128), small)
+
+
+def gated_sum(x, w, b, r):
+    return jax.nn.gelu(x @ w + b) * r + x[:, :1]
+
+
+def test_a_slice_read_beside_a_product_is_taken_before_the_kernel(bench):
+    def shapes(m, k, n):
+        return {"x": ((m, k), "bfloat16"), "w": ((k, n), "bfloat16"), "b": ((n,), "bfloat16"),
+                "r": ((m, n), "bfloat16")}
+
+    match = bench.recognise("parts", gated_sum, shapes(2048, 4096, 4096), shapes(48, 256, 384))
+    assert match.part == "matmul" and len(match.before) == 1 and not match.after
+    bench.assert_agrees(gated_sum, bench.kernel("parts", match), shapes(48, 256, 384))

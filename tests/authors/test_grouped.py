@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxkernel_nb.errors import Declined
-from tests.authors.recipe_samples import BF16, F32, cross_entropy, experts, grouped_product
+from tests.authors.recipe_samples import BF16, F32, SAMPLES, cross_entropy, experts, grouped_product
 
 TIMING = {"x": ((4096, 512), BF16), "w": ((8, 512, 1024), BF16), "sizes": ((8,), "int32")}
 EDGES = {
@@ -73,6 +73,15 @@ def test_a_label_out_of_range_gives_what_the_reference_gives(bench):
 
     with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams()):
         assert np.isnan(bench.kernel("loss", match)(*args)) and np.isnan(cross_entropy(*args))
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "smoothed_loss"])
+def test_statistics_kept_by_lane_give_the_same_loss(bench, name):
+    recipe, function, timing, small = SAMPLES[name]
+    [match] = bench.recipes[recipe].others(bench.recognise(recipe, function, timing, small))
+    assert match.by_lane and bench.recipes[recipe].others(match) == ()
+    for parts in (1, 2):  # 700 columns: the last block is cut off in the middle of a tile
+        bench.assert_agrees(function, bench.kernel(recipe, match, BLOCK_M=32, BLOCK_N=512, PARTS=parts), small)
 
 
 @pytest.mark.parametrize(("function", "reason"), [

@@ -1,5 +1,6 @@
 """Candidates through a Ray cluster of two nodes on this machine, while a worker is killed and a node removed, against
-the local executor: `python tests/bench/search_ray.py [--candidates 100]`. Nothing may be lost, all answers be equal."""
+the local executor: `python tests/bench/search_ray.py [--candidates 100]`. Nothing may be lost, all answers be equal.
+`--cheap`: without the compiler."""
 
 import argparse
 import asyncio
@@ -11,7 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
 import jax.numpy as jnp
+from ray_cluster import two_nodes
 
 from maxkernel_nb.authors.base import TaskView
 from maxkernel_nb.authors.recipe_author import RecipeAuthor
@@ -21,6 +25,7 @@ from maxkernel_nb.evaluate.executor import WorkerKind
 from maxkernel_nb.evaluate.local import LocalEvaluator
 from maxkernel_nb.evaluate.ray_executor import ray_executor
 from maxkernel_nb.store import ObjectStore
+from maxkernel_nb.task import GateName
 from maxkernel_nb.tasks.build import build_task
 
 PLACES = {WorkerKind.CANDIDATE: 2, WorkerKind.COMPILER: 2, WorkerKind.JUDGE: 1, WorkerKind.CHIP: 1}
@@ -46,11 +51,11 @@ async def candidates(store, count):
     return built.task, list(found.values())
 
 
-async def judge_all(evaluator, task, made, disturb=None):
+async def judge_all(evaluator, task, made, gates, disturb=None):
     done = []
 
     async def one(candidate):
-        judged = await evaluator.judge(task, candidate, TUNING_GATES)
+        judged = await evaluator.judge(task, candidate, gates)
         done.append(candidate.id)
         if disturb is not None:
             await asyncio.to_thread(disturb, len(done))
@@ -64,50 +69,61 @@ def answer(judged):
     return tuple((str(v.gate), str(v.outcome)) for v in assessment.verdicts), assessment.modelled_ms
 
 
-def main(count):
-    for name in ("RAY_raylet_start_wait_time_s", "RAY_agent_register_timeout_ms"):  # on a busy machine
-        os.environ.setdefault(name, "300" if name.endswith("_s") else "300000")
-    import ray
-    from ray.cluster_utils import Cluster
+class Disturbance:
+    """Kills a worker process after a quarter of the answers, and takes a node away after half of them."""
 
-    with tempfile.TemporaryDirectory() as local, tempfile.TemporaryDirectory() as remote:
-        task, made = asyncio.run(candidates(ObjectStore(Path(local)), count))
-        asyncio.run(candidates(ObjectStore(Path(remote)), 1))  # the reference's exports
-        evaluator = LocalEvaluator(ObjectStore(Path(local)), workers=1)
-        start = time.monotonic()
-        expected = asyncio.run(judge_all(evaluator, task, made))
-        evaluator.close()
-        sys.stdout.write(f"local: {len(expected)} answers in {time.monotonic() - start:.0f} s\n")
-        sys.stdout.flush()
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        second = cluster.add_node(num_cpus=1)
-        pool = ray_executor(cluster.address, PLACES)
-        happened = []
+    def __init__(self, count, pool, cluster, node):
+        self.count, self.pool, self.cluster, self.node = count, pool, cluster, node
+        self.happened = set()
 
-        def disturb(done):
-            if done >= count // 4 and "worker" not in happened:
-                happened.append("worker")
-                victim = next(pid for pid in pool.pids() if pid)
+    def __call__(self, done):
+        if done >= self.count // 4 and "worker" not in self.happened:
+            victim = next((pid for pid in self.pool.pids() if pid), None)
+            if victim is not None:
+                self.happened.add("worker")
                 os.kill(victim, signal.SIGKILL)
                 sys.stdout.write(f"after {done} answers: worker {victim} killed\n")
-            if done >= count // 2 and "node" not in happened:
-                happened.append("node")
-                cluster.remove_node(second, allow_graceful=False)
-                sys.stdout.write(f"after {done} answers: a node removed\n")
+        if done >= self.count // 2 and "node" not in self.happened:
+            self.happened.add("node")
+            self.cluster.remove_node(self.node, allow_graceful=False)
+            sys.stdout.write(f"after {done} answers: a node removed\n")
 
+
+def judged_here(place, count, gates):
+    task, made = asyncio.run(candidates(ObjectStore(place), count))
+    evaluator, start = LocalEvaluator(ObjectStore(place), workers=1), time.monotonic()
+    found = asyncio.run(judge_all(evaluator, task, made, gates))
+    evaluator.close()
+    sys.stdout.write(f"local: {len(found)} answers in {time.monotonic() - start:.0f} s\n")
+    return task, made, found
+
+
+def main(count, gates):
+    with tempfile.TemporaryDirectory() as local, tempfile.TemporaryDirectory() as remote:
+        asyncio.run(candidates(ObjectStore(Path(remote)), 1))  # the reference's exports
+        task, made, expected = judged_here(Path(local), count, gates)
+        cluster, second = two_nodes()
+        pool = ray_executor(cluster.address, PLACES)
+        disturb = Disturbance(count, pool, cluster, second)
         start = time.monotonic()
         evaluator = LocalEvaluator(ObjectStore(Path(remote)), executor=pool)
-        found = asyncio.run(judge_all(evaluator, task, made, disturb))
+        found = asyncio.run(judge_all(evaluator, task, made, gates, disturb))
         evaluator.close()
+        import ray
+
         ray.shutdown()  # a driver that is connected may not take its head node away
         cluster.shutdown()
         different = [c for c in expected if found.get(c) != expected[c]]
         sys.stdout.write(f"ray: {len(found)} answers in {time.monotonic() - start:.0f} s; "
                          f"lost {len(expected) - len(found)}, different {len(different)}\n")
-        return 1 if different or len(found) != len(expected) or len(happened) != 2 else 0
+        for c in different:
+            sys.stdout.write(f"  {c}: {expected[c]} here, {found.get(c)} there\n")
+        return 1 if different or len(found) != len(expected) or len(disturb.happened) != 2 else 0
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--candidates", type=int, default=100)
-    sys.exit(main(parser.parse_args().candidates))
+    parser.add_argument("--cheap", action="store_true")
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.candidates, (GateName.SCREEN, GateName.TRACE) if chosen.cheap else TUNING_GATES))

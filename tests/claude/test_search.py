@@ -319,6 +319,8 @@ def test_a_recording_is_exported_small_and_chosen_by_a_variable(bench, serve, cl
     author, note = choose_author("claude")
     author.settings = author.settings.model_copy(update={"rounds": 0, "stress": False})
     assert "recording" in note and bench.run(author, folder="again").wait(30).state.best == first.state.best
+    both, _ = choose_author("both")
+    assert both.name == "both" and both.recipes.name == "recipes"
     file.write_text("nonsense")
     with pytest.raises(JournalError, match="cannot be read"):
         choose_author()

@@ -78,6 +78,10 @@ class Recipe(ABC):
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> Match:
         """``traces``: case name -> closed jaxpr, the timing case always among them. Raises ``Declined``."""
 
+    def others(self, match: Any) -> tuple[Any, ...]:
+        """Matches for other kernels of the same computation and bound, whose speed only the judge can tell apart."""
+        return ()
+
     @abstractmethod
     def plan(self, match: Any, params: dict[str, int]) -> Plan: ...
 

@@ -43,7 +43,8 @@ class LossMatch(Match):
 
     rows [m, k] from parameter ``lhs``, columns from ``rhs`` as ``rhs_form`` says. ``label``: source of the labels (m
     integers), empty where no value is picked. ``before``, ``after``: lines around the kernel; ``result``: what is
-    returned.
+    returned. ``by_lane``: each of a row's 128 lanes keeps statistics of its own until the last block: nothing crosses
+    the lanes in a step, but each step rescales 128 sums a row.
     """
 
     lhs: int
@@ -61,6 +62,7 @@ class LossMatch(Match):
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     result: str
+    by_lane: bool = False
 
 
 class LossRecipe(Recipe):
@@ -98,6 +100,9 @@ class LossRecipe(Recipe):
             statistics=tuple(s for s in STATISTICS if s in nodes.values()), label=label, before=before,
             after=tuple(plain.lines), result=result, **fields,
         )
+
+    def others(self, match: LossMatch) -> tuple[LossMatch, ...]:
+        return () if match.by_lane else (match.model_copy(update={"by_lane": True}),)
 
     def space(self, match: LossMatch) -> TuningSpace:
         axes = {
@@ -174,7 +179,8 @@ class LossRecipe(Recipe):
         left, right = (match.signature.params[i] for i in (match.lhs, match.rhs))
         names = " and ".join(match.statistics)
         return Plan(
-            strategy="logits block by block in VMEM, a few numbers a row kept of them",
+            strategy="logits block by block in VMEM, a few numbers a "
+                     + ("lane of each row" if match.by_lane else "row") + " kept of them",
             summary=(
                 algebra_text(match)
                 + f"`{left}` [{match.m}, {match.k}] times `{right}` gives {match.n} logits a row; of each row only "

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 _RESERVED = {
     "jax", "jnp", "pl", "pltpu", "functools", "m", "n", "k", "rows", "columns", "block_m", "block_n", "logits",
     "product", "column", "block", "blocks", "width", "part", "labels", "top", "lse", "picked", "total", "highest",
+    "lane", "tiles", "tile", "first", "at", "base", "kept",
 }
 _START = {"top": "-jnp.inf", "sum": "0.0", "picked": "0.0", "total": "0.0"}
+_LANES = 128
 
 
 def render(match: LossMatch, params: dict[str, int], bound_text: str, vmem_limit: int) -> str:
@@ -48,6 +50,8 @@ class _Module:
             f"{' and '.join(match.statistics)} are kept. The loss is plain arithmetic on those.",
             f"Tiles: {self.params['BLOCK_M']} rows stay in VMEM while {self.params['BLOCK_N']} columns at a time go "
             f"past, in {self.params['PARTS']} parts so that one part's exponentials run beside the next one's product.",
+            *(["Each lane of a row keeps numbers of its own; they are joined once, after the last block."]
+              if match.by_lane else []),
             f"Bound for m={match.m}, n={match.n}, k={match.k}: {self.bound_text}.",
         )
 
@@ -86,7 +90,7 @@ class _Module:
             "",
             "@pl.when(block == blocks - 1)",
             "def _finish():",
-            indent([self.finished(name) for name in match.statistics]),
+            indent(self.joined() if match.by_lane else [self.finished(name) for name in match.statistics]),
         ]
         head = f"def _kernel({', '.join(refs)}, *, {', '.join(self.uses)}):"
         if len(head) > 110:
@@ -96,6 +100,21 @@ class _Module:
     def finished(self, name: str) -> str:
         value = "top_sofar[...] + jnp.log(sum_sofar[...])" if name == "lse" else f"{name}_sofar[...]"
         return f"{name}_ref[...] = {value}"
+
+    def joined(self) -> list[str]:
+        """Lanes' numbers made the row's."""
+        lines = []
+        if "top" in self.running:
+            lines.append("top = jnp.max(top_sofar[...], axis=1, keepdims=True)")
+        if "sum" in self.running:
+            lines += [
+                "base = jnp.where(top == -jnp.inf, 0.0, top)",
+                "share = sum_sofar[...] * jnp.exp(top_sofar[...] - base)",
+            ]
+        values = {"top": "top", "lse": "top + jnp.log(jnp.sum(share, axis=1, keepdims=True))",
+                  "picked": "jnp.sum(picked_sofar[...], axis=1, keepdims=True)",
+                  "total": "jnp.sum(total_sofar[...], axis=1, keepdims=True)"}
+        return [*lines, *(f"{name}_ref[...] = {values[name]}" for name in self.match.statistics)]
 
     def part(self) -> list[str]:
         match = self.match
@@ -110,6 +129,8 @@ class _Module:
         body, result = Lines(match.epilogue, names, taken).render()
         lines += [f"product = {self.dot()}", *body]
         lines.append(f"logits = {result}")
+        if match.by_lane:
+            return [*lines, *self.gathered_by_lane()]
         lines += [
             "column = (block * PARTS + part) * width + jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1)",
         ]
@@ -139,6 +160,38 @@ class _Module:
                 ]
             lines.append("top_sofar[...] = highest")
         return lines
+
+    def gathered_by_lane(self) -> list[str]:
+        """The same numbers for each lane, tile by tile: nothing crosses the lanes in a step."""
+        kept = [name for name in ("picked", "total") if name in self.running]
+        kept += ["highest"] if "top" in self.running else []
+        sofar = {name: f"{'top' if name == 'highest' else name}_sofar" for name in kept}
+        edge = {"total": "0.0", "highest": "-jnp.inf"}
+        lines = [
+            "first = (block * PARTS + part) * width",
+            f"lane = jax.lax.broadcasted_iota(jnp.int32, (logits.shape[0], {_LANES}), 1)",
+            *(f"{name} = {sofar[name]}[...]" for name in kept),
+            f"for at in range(0, width, {_LANES}):",
+            f"    tile = logits[:, at : at + {_LANES}]",
+        ]
+        for name in kept:
+            if name == "picked":
+                lines.append("    picked = jnp.where(lane == labels_ref[...] - first - at, tile, picked)")
+                continue
+            inside = f"jnp.where(lane < n - first - at, tile, {edge[name]}) if n % (PARTS * width) else tile"
+            lines.append(f"    own = {inside}")
+            lines.append("    total = total + own" if name == "total" else "    highest = jnp.maximum(highest, own)")
+        if "sum" in self.running:
+            lines += [
+                "# a lane of nothing but -inf so far has no exponentials to rescale",
+                "base = jnp.where(highest == -jnp.inf, 0.0, highest)",
+                "kept = sum_sofar[...] * jnp.exp(top_sofar[...] - base)",
+                f"for at in range(0, width, {_LANES}):",
+                f"    share = jnp.exp(logits[:, at : at + {_LANES}] - base)",
+                "    kept += jnp.where(lane < n - first - at, share, 0.0) if n % (PARTS * width) else share",
+                "sum_sofar[...] = kept",
+            ]
+        return [*lines, *(f"{sofar[name]}[...] = {name}" for name in kept)]
 
     def dot(self) -> str:
         match = self.match
@@ -195,7 +248,8 @@ class _Module:
             "    grid=(pl.cdiv(m, block_m), pl.cdiv(n, BLOCK_N)),",
             "    in_specs=[", *(f"        {s}," for s in in_specs), "    ],",
             f"    out_specs=[{spec['col']}] * {count},",
-            f"    scratch_shapes=[pltpu.VMEM((block_m, 1), jnp.float32)] * {len(self.running)},",
+            f"    scratch_shapes=[pltpu.VMEM((block_m, {_LANES if match.by_lane else 1}), jnp.float32)]"
+            f" * {len(self.running)},",
             "    compiler_params=pltpu.CompilerParams(",
             '        dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT',
             "    ),",

@@ -36,7 +36,10 @@ def regions(aligned: Aligned) -> Iterator[Region]:
                     yield Region(recipe, root, split)
     for dot in dots[:4]:
         for root in _roots(aligned, dot):
-            yield Region("matmul", root, _cuts(aligned, root, {dot}))
+            whole = _cuts(aligned, root, {dot})
+            yield Region("matmul", root, whole)
+            if (read := _cuts(aligned, root, {dot}, beside_as_read=True)) != whole:
+                yield Region("matmul", root, read)
     for reduction in _row_reductions(aligned):
         for root in _roots(aligned, reduction):
             yield Region("rows", root, _row_cuts(aligned, root, reduction))
@@ -82,10 +85,12 @@ def _descendants(users: dict[int, list[int]], start: int, avoid: int | None = No
     return seen
 
 
-def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False) -> dict[int, str]:
+def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False,
+          beside_as_read: bool = False) -> dict[int, str]:
     """Inputs of a region around products: their operands as they are, and what is not elementwise beside them.
 
-    ``as_read``: operands in the shape that the product reads (a head of packed ones), not the array that holds them.
+    ``as_read``: operands in the shape that the product reads (a head of packed ones), not the array that holds them;
+    ``beside_as_read``: the same of a slice that is read beside the products.
     """
     users = aligned.users()
     inside = set().union(*(_descendants(users, d) for d in dots))
@@ -106,7 +111,8 @@ def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False) ->
                     cuts[operand] = dtype
                 else:
                     cuts[base] = dtype if aligned[base].op != "param" else aligned[base].dtype
-        elif node.op == "param" or (number not in inside and not _passes(node.op)):
+        elif node.op == "param" or (number not in inside and (not _passes(node.op)
+                                                              or (beside_as_read and node.op == "slice"))):
             cuts.setdefault(number, _kept_dtype(aligned, number))
         else:
             todo.extend(aligned.inputs(number))
