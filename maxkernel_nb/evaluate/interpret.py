@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from maxkernel_nb.evaluate import quick
 from maxkernel_nb.evaluate.capture import Captured, sentence
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.inputs import unchanged
+from maxkernel_nb.evaluate.numpy_jaxpr import MOST, Budget, Program, spending
 from maxkernel_nb.tpu.diagnosis import diagnose
 
 _CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
@@ -33,26 +35,56 @@ class Machine:
 
 
 class Interpreter:
-    """A captured program for one machine; compiled once, run on many inputs."""
+    """A captured program for one machine, run ``runs`` times: with numpy where that is quick (``numpy_jaxpr``), else
+    compiled once.
+    """
 
-    def __init__(self, captured: Captured, machine: Machine) -> None:
+    def __init__(self, captured: Captured, machine: Machine, runs: int = 1) -> None:
         import jax
         import jax.extend.core as jex
 
         closed = opened(captured.closed)
         replaced = jex.ClosedJaxpr(with_interpret(closed.jaxpr, parameters(machine)), closed.consts)
         self.run_ = jax.jit(jex.jaxpr_as_fun(replaced), compiler_options=quick.options())
-        self.machine = machine
+        self.machine, self._replaced = machine, replaced
+        # Cores that wait for each other's copies are left to jax.
+        self._budget: Budget | None = None if machine.races else Budget(MOST // runs)
+
+    @property
+    def stepwise(self) -> bool:
+        """True while runs are tried with numpy."""
+        return self._budget is not None
+
+    @cached_property
+    def _steps(self) -> Program:
+        assert self._budget is not None
+        return Program(self._replaced.jaxpr, self._replaced.consts, self._budget)
+
+    def compile(self) -> Interpreter:
+        """From now on compiled."""
+        self._budget = None
+        return self
+
+    def _results(self, arguments: Sequence[np.ndarray]) -> list[Any]:
+        """jax has the last word on whatever numpy's run stops at, a kernel's fault or not."""
+        import jax
+
+        if self._budget is not None:
+            try:
+                with spending(self._budget):
+                    return self._steps(*arguments)
+            except Exception:  # noqa: BLE001 - whatever it is, it is raised again where it is no fault of the first run
+                self.compile()
+                forget()
+        return list(jax.block_until_ready(self.run_(*arguments)))
 
     def run(self, arguments: Sequence[np.ndarray], garbage: int | None = None) -> list[np.ndarray]:
         """The outputs, as host arrays. ``garbage``: memory not written holds numbers drawn from it, not NaN. Raises
         ``JobRefused`` for what a TPU would not do, or would do by chance.
         """
-        import jax
-
         try:
             with unchanged(arguments), quick.garbage(garbage):
-                outputs = [np.asarray(o) for o in jax.block_until_ready(self.run_(*arguments))]
+                outputs = [np.asarray(o) for o in self._results(arguments)]
         except JobRefused:
             forget()
             raise

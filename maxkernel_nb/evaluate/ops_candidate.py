@@ -12,7 +12,7 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate import capture, inputs, ops_suite, probes, proportion, quick, tamper, wire
+from maxkernel_nb.evaluate import capture, inputs, numpy_jaxpr, ops_suite, probes, proportion, quick, tamper, wire
 from maxkernel_nb.evaluate.audit import Fence
 from maxkernel_nb.evaluate.capture import Captured, Program
 from maxkernel_nb.evaluate.executor import JobRefused, Reply
@@ -49,6 +49,7 @@ def load() -> dict[str, Any]:
 
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     quick.install()
+    numpy_jaxpr.install()
     _rehearse()
     _fence.append(Fence(Path.cwd()))
     _fence[0].install()
@@ -139,7 +140,9 @@ def rehearse(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
 
 
 def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
-    """Runs one case on several draws. ``runs``: outputs (their buffers follow in order) or a refusal for each."""
+    """Runs one case on several draws. ``runs``: outputs (their buffers follow in order) or a refusal for each.
+    ``compiled``: all by jax, no run with numpy.
+    """
     program = _program(args)
     case = Case.from_dict(args["case"])
     captured = _captured(program, case, args)
@@ -148,7 +151,10 @@ def check(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
     machines: dict[Machine, Interpreter] = {}
     for run in args["runs"]:
         machine = Machine(**run["machine"])
-        interpreter = machines.setdefault(machine, Interpreter(captured, machine))
+        if machine not in machines:
+            alike = sum(r["machine"] == run["machine"] for r in args["runs"])
+            machines[machine] = Interpreter(captured, machine, alike)
+        interpreter = machines[machine].compile() if args.get("compiled") else machines[machine]
         arrays = _drawn(case, run)
         try:
             outputs = interpreter.run(arrays, run.get("garbage"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,21 +48,34 @@ def outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
 
 
 def compare_outputs(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
-    """Buffers: exports ``own`` and ``oracle``, then the candidate's outputs. ``probe``: how the inputs were changed.
-    ``control``: false where this batch has had its sanity controls; the same answers are then held to them once.
+    """Facts of each of ``runs`` of a case. Buffers: exports ``own`` and ``oracle``, then the candidate's outputs, run
+    after run. ``probe``: how a run's inputs were changed. ``control``: false where this batch has had its sanity
+    controls; the same answers are then held to them once.
     """
-    case, seed, variant = Case.from_dict(args["case"]), args["seed"], Variant(args["variant"])
-    tolerance = Tolerance.from_dict(args["tolerance"])
-    probe = Probe.from_dict(args["probe"]) if args.get("probe") else None
-    own_bytes, oracle_bytes, *rest = buffers
-    got = wire.arrays(args["outputs"], rest)
-    own = _answer(own_bytes, case, seed, variant, wide=False, probe=probe)
-    oracle = _answer(oracle_bytes, case, seed, variant, args["wide"], probe) if oracle_bytes else own
-    held = content_hash([*_key(own_bytes, case, seed, variant, probe), content_hash(oracle_bytes), tolerance.to_dict()])
-    if args.get("control", True) or held not in _held:
+    case, tolerance = Case.from_dict(args["case"]), Tolerance.from_dict(args["tolerance"])
+    own, oracle, *rest = buffers
+    parts = iter(rest)
+    told = []
+    for run in args["runs"]:
+        got = wire.arrays(run["outputs"], list(islice(parts, len(run["outputs"]))))
+        told.append(facts_of(_compared(run, got, case, (own, oracle), args["wide"], tolerance)))
+    return Reply({"runs": told})
+
+
+def _compared(
+    run: dict[str, Any], got: list[np.ndarray], case: Case, exports: tuple[bytes, bytes], wide: bool,
+    tolerance: Tolerance,
+) -> Comparison:
+    seed, variant = run["seed"], Variant(run["variant"])
+    probe = Probe.from_dict(run["probe"]) if run.get("probe") else None
+    own = _answer(exports[0], case, seed, variant, wide=False, probe=probe)
+    oracle = _answer(exports[1], case, seed, variant, wide, probe) if exports[1] else own
+    key = [*_key(exports[0], case, seed, variant, probe), content_hash(exports[1]), tolerance.to_dict()]
+    held = content_hash(key)
+    if run.get("control", True) or held not in _held:
         controls.hold(own, oracle, tolerance)
         _held.add(held)
-    return Reply(facts_of(compare(got, own, oracle, tolerance)))
+    return compare(got, own, oracle, tolerance)
 
 
 def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:

@@ -208,6 +208,7 @@ def environment(kind: WorkerKind, folder: Path) -> Mapping[str, str]:
         "PYTHONPATH": package_root,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
+        "OPENBLAS_NUM_THREADS": "1",  # others wait spinning, and workers are several
         "JAX_PLATFORMS": "cpu",
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }

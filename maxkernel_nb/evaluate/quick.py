@@ -88,14 +88,14 @@ def cores() -> None:
     def run(jaxpr: Any, consts: Any, *args: Any) -> None:
         compiled(jaxpr, consts, *args)(consts, *args)
 
-    _holder("_run_jaxpr", "thread_map")._run_jaxpr = run  # type: ignore[attr-defined]
+    holder("_run_jaxpr", "thread_map")._run_jaxpr = run  # type: ignore[attr-defined]
 
 
 def orders() -> None:
     """The order of parallel grid steps is drawn with numpy when a kernel is lowered. jax puts a random generator into
     each kernel's program, which was a third of compiling a small one.
     """
-    module: Any = _holder("_get_randomized_grid_coordinates", "interpret_pallas_call")
+    module: Any = holder("_get_randomized_grid_coordinates", "interpret_pallas_call")
     parallel = module._get_parallel_dim_semantics
 
     def drawn(grid: Any, params: Any, seed: int | None) -> tuple[Any, ...]:
@@ -110,7 +110,7 @@ def orders() -> None:
 
 def indices() -> None:
     """Indices become integers without a walk over jax's trees, which was a third of a callback."""
-    module: Any = _holder("_get_randomized_grid_coordinates", "interpret_pallas_call")
+    module: Any = holder("_get_randomized_grid_coordinates", "interpret_pallas_call")
     module.jax = _Instead(module.jax, tree=_Instead(module.jax.tree, map=integers))
 
 
@@ -162,7 +162,7 @@ def garbage(seed: int | None) -> Iterator[None]:
 
 def memories() -> None:
     """``garbage`` is looked up when a run allocates, so that one compiled program serves both kinds of memory."""
-    module: Any = _holder("_allocate_buffer", "interpret_pallas_call")
+    module: Any = holder("_allocate_buffer", "interpret_pallas_call")
     allocate = module._allocate_buffer
 
     def filled(*args: Any, **options: Any) -> Any:
@@ -185,6 +185,11 @@ def _left(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return (rng.standard_normal(value.shape) * 10.0 ** rng.integers(-2, 3)).astype(value.dtype)
 
 
-def _holder(name: str, part: str) -> ModuleType:
+def interpreter() -> Any:
+    """What jax traces for a kernel with ``InterpretParams``."""
+    return vars(holder("_get_randomized_grid_coordinates", "interpret_pallas_call"))["interpret_pallas_call"]
+
+
+def holder(name: str, part: str) -> ModuleType:
     module = importlib.import_module(BASE)
     return module if hasattr(module, name) else importlib.import_module(f"{BASE}.{part}")

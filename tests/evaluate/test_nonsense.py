@@ -20,6 +20,10 @@ _numbers = itertools.count()
 FLOATS = {"dtype": "float32", "shape": [2]}
 
 
+def same_runs(job):
+    return Reply({"runs": [SAME] * len(job.args["runs"])})
+
+
 class TakenOver:
     """An executor whose candidate worker answers as it likes; the judge finds all outputs equal."""
 
@@ -27,7 +31,7 @@ class TakenOver:
         self.trace, self.check = trace, check
 
     def submit(self, job):
-        answers = {"trace": self.trace, "check": self.check, "compare": lambda job: Reply(SAME)}
+        answers = {"trace": self.trace, "check": self.check, "compare": same_runs}
         answers |= {"rehearse": lambda job: Reply({}, (b"program",)), "clean": lambda job: Reply(SAME)}
         answers["full"] = lambda job: Reply(SAME)
         answers["probes"] = lambda job: Reply({"probes": []})

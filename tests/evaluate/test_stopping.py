@@ -67,7 +67,7 @@ def reaches_the_check(task):
                 checks.append(job)
                 return Reply({"runs": [{"outputs": []}] * len(job.args["runs"])})
             case "compare":
-                return Reply(SAME)
+                return Reply({"runs": [SAME] * len(job.args["runs"])})
 
     return answer
 
