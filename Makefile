@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --editable
 BROWSER_TESTS := $(BIN)/python -m pytest tests -m e2e --reruns 1 -rR
 export MPLBACKEND := agg
 
-.PHONY: papermill demo quickstart replayed test lab dev lint types e2e colab-pins kernels frontend clean
+.PHONY: papermill demo quickstart replayed test lab dev lint types e2e e2e-wheel colab-pins kernels frontend clean
 
 demo: $(VENV)/.installed-tpu-lab
 	$(BIN)/python .ci/demo.py
@@ -69,6 +69,11 @@ test: $(VENV)/.installed-tpu-dev lint types colab-pins widgets/frontend/node_mod
 e2e: $(VENV)/.installed-tpu-dev
 	.ci/browser
 	$(BROWSER_TESTS)
+
+# The same, with servers and kernels of an environment that has the built wheel and no Node.
+e2e-wheel: $(VENV)/.installed-tpu-dev
+	.ci/browser
+	MAXKERNEL_E2E=wheel $(BROWSER_TESTS)
 
 # Other versions of ipykernel that clicks are delivered on, each a small wheel alone in a folder.
 kernels: build/kernels/7.1.0

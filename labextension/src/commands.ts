@@ -1,6 +1,6 @@
 import type { ISharedCell } from '@jupyter/ydoc';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
 import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -8,6 +8,8 @@ import { LabIcon } from '@jupyterlab/ui-components';
 
 import { functionsOf, isCandidate, magicLine, Mode, modeOf, Options, optionsOf, withMagic } from './cellsource';
 import { askOptions, OptionForm } from './form';
+import type { KernelLink } from './link';
+import { warn } from './notify';
 import type { Session, Sessions } from './sessions';
 import { replace, sealed } from './write';
 
@@ -94,7 +96,7 @@ function add(needs: Needs, id: string, label: string, execute: (where: Where) =>
       const where = target(needs);
       const why = where === null ? '' : sealed(where.panel, where.cell);
       if (why !== '') {
-        Notification.warning(`${why}: MaxKernel writes its line into the cell. Start it in a copy that can be edited.`);
+        warn(`${why}: MaxKernel writes its line into the cell. Start it in a copy that can be edited.`);
       } else if (where !== null) {
         await execute(where);
       }
@@ -133,7 +135,7 @@ async function withForm(where: Where): Promise<void> {
   }
   const welcome = where.session?.link?.welcome;
   if (!welcome) {
-    Notification.warning('MaxKernel did not answer in this kernel; run %maxkernel doctor to see why.');
+    warn('MaxKernel did not answer in this kernel; run %maxkernel doctor to see why.');
     return;
   }
   const line = magicLine(source);
@@ -186,11 +188,10 @@ async function below(where: Where, command: string): Promise<void> {
 export async function load(session: Session | null, above: Cell | null = null): Promise<boolean> {
   const link = session?.link;
   if (!link) {
-    Notification.warning('This notebook has no kernel; choose one, then start again.');
+    warn('This notebook has no kernel; choose one, then start again.');
     return false;
   }
-  link.wake();
-  if (await link.opened()) {
+  if ((await answers(link)) || (await session.turn(), await answers(link))) {
     return true;
   }
   const { panel } = session;
@@ -199,9 +200,13 @@ export async function load(session: Session | null, above: Cell | null = null): 
   const loader = has ?? insert(panel, above === null ? 0 : cells.indexOf(above), LOAD);
   const ran = loader !== null && (await runCell({ panel, cell: loader }));
   if (!ran) {
-    Notification.error('MaxKernel could not be loaded; see the cell with %load_ext maxkernel_nb.');
+    warn('MaxKernel could not be loaded; see the cell with %load_ext maxkernel_nb.');
     return false;
   }
+  return answers(link);
+}
+
+function answers(link: KernelLink): Promise<boolean> {
   link.wake();
   return link.opened();
 }

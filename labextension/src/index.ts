@@ -1,12 +1,13 @@
 import type { Extension } from '@codemirror/state';
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ICommandPalette, IFrame, MainAreaWidget, Notification } from '@jupyterlab/apputils';
+import { ICommandPalette, IFrame, MainAreaWidget } from '@jupyterlab/apputils';
 import { IEditorLanguageRegistry } from '@jupyterlab/codemirror';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 
 import { addCommands, icon } from './commands';
+import { warn } from './notify';
 import type { Row } from './runs';
 import { Sessions } from './sessions';
 import { RunsSidebar } from './sidebar';
@@ -84,7 +85,7 @@ async function reveal(app: JupyterFrontEnd, { run, session }: Row): Promise<void
   }
   app.shell.activateById(session.panel.id);
   if (!(await session.inPlace?.reveal(run))) {
-    Notification.info(`The cell of run ${run.id} is not in this notebook any more; %maxkernel show ${run.id} shows it.`);
+    warn(`The cell of run ${run.id} is not in this notebook any more; %maxkernel show ${run.id} shows it.`);
   }
 }
 
@@ -92,7 +93,7 @@ async function reveal(app: JupyterFrontEnd, { run, session }: Row): Promise<void
 async function report(app: JupyterFrontEnd, { run, session }: Row): Promise<void> {
   const ack = await session?.link?.send({ command: 'maxkernel:report', run: run.id });
   if (!ack?.ok || ack.data?.kind !== 'report') {
-    Notification.warning(ack?.message ?? `There is no kernel that knows run ${run.id}.`);
+    warn(ack?.message ?? `There is no kernel that knows run ${run.id}.`);
     return;
   }
   const frame = new IFrame({ sandbox: [] });

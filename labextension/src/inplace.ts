@@ -11,6 +11,7 @@ import type { Decided, RunInfo } from './contract';
 import { functionText } from './hunks';
 import { ARRIVED, type KernelLink } from './link';
 import { bindsKernel, Choice, Draft, fromProposal, fromQuestion, Matter } from './matter';
+import { warn } from './notify';
 import { ProposalView, Standing } from './proposalview';
 import type { Preferences } from './sessions';
 import { sealed, writeAccepted, Written } from './write';
@@ -250,7 +251,7 @@ export class InPlace implements IDisposable {
     const cell = this.panel.content.widgets.find(one => one.model.id === mine.cell);
     const written = cell && writeAccepted(this.panel, cell, mine.baseline, notice, this.wishes.below(), () => this.undone(notice.run));
     if (!written) {
-      Notification.warning(
+      warn(
         `The kernel of run ${notice.run} is bound, but its cell was changed meanwhile and was left as it is; ` +
           `%maxkernel show ${notice.run} has the source.`
       );
@@ -266,7 +267,7 @@ export class InPlace implements IDisposable {
     this.written.delete(run);
     void this.link.send({ command: 'maxkernel:control', run, action: 'undo' }).then(ack => {
       if (!ack.ok) {
-        Notification.warning(ack.message);
+        warn(ack.message);
       }
     });
   }

@@ -1,11 +1,12 @@
 import type { Extension } from '@codemirror/state';
-import { type ISessionContext, Notification } from '@jupyterlab/apputils';
+import type { ISessionContext } from '@jupyterlab/apputils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { InPlace } from './inplace';
 import { KernelLink } from './link';
+import { warn } from './notify';
 import { Reports } from './reports';
 import type { Below } from './write';
 
@@ -80,6 +81,14 @@ export class Session {
     this.changed();
   }
 
+  /**
+   * Until the cells that were sent have run. A kernel with subshells answers the greeting beside them, before the one
+   * that loads MaxKernel has ended.
+   */
+  async turn(): Promise<void> {
+    await this.kernel?.requestKernelInfo().catch(() => undefined); // restarted meanwhile: nothing is sent any more
+  }
+
   /** A notebook that uses MaxKernel may have runs in a kernel that outlived the page. */
   private greet(): void {
     const cells = this.panel.content.widgets.map(cell => cell.model.sharedModel.getSource());
@@ -112,7 +121,7 @@ export class Session {
       this.said = said;
       void link.send({ command: 'maxkernel:configure', settings }).then(ack => {
         if (!ack.ok && link.state === 'open') {
-          Notification.warning(ack.message);
+          warn(ack.message);
         }
       });
     }

@@ -1,4 +1,4 @@
-import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, showDialog } from '@jupyterlab/apputils';
 import { PathExt } from '@jupyterlab/coreutils';
 import type { ServerConnection } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
@@ -6,6 +6,7 @@ import { Widget } from '@lumino/widgets';
 import { icon, load } from './commands';
 import type { RunInfo } from './contract';
 import { button, element, labelled } from './dom';
+import { warn } from './notify';
 import { type Action, actionsOf, gain, labelOf, lineOf, matches, type Row, rowsOf, runsOfKernel, runsOnDisk, spend } from './runs';
 import type { Session, Sessions } from './sessions';
 
@@ -137,7 +138,7 @@ export class RunsSidebar extends Widget {
     }
     const ack = await session.link?.send({ command: 'maxkernel:control', run: run.id, action });
     if (ack?.ok === false) {
-      Notification.warning(ack.message);
+      warn(ack.message);
     }
   }
 }

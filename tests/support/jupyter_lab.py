@@ -59,10 +59,10 @@ class LabServer:
                 self._ready.set()
         self._ready.set()
 
-    def notebook(self, name: str, cells: list[str]) -> str:
+    def notebook(self, name: str, cells: list[str], kernel: str = "python3") -> str:
         """Writes a notebook; gives the address that opens it."""
-        made = new_notebook(cells=[new_code_cell(text) for text in cells], metadata={
-            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}})
+        spec = {"name": kernel, "display_name": kernel}
+        made = new_notebook(cells=[new_code_cell(text) for text in cells], metadata={"kernelspec": spec})
         nbformat.write(made, self.root / name)
         where = "lab/tree" if self._app == "jupyterlab" else "notebooks"
         return f"{self.url}/{where}/{name}?token={self.token}&reset"

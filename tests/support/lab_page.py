@@ -87,6 +87,10 @@ class LabPage(NotebookPage):
         except TimeoutError:
             assert self.source(number) == text
 
+    def script(self, code: str) -> None:
+        """Runs JavaScript on the notebook's ``panel``, for what has no button or many."""
+        self.page.evaluate(f"() => {{ const panel = {_SHOWN}; return {code}; }}")
+
     def ask(self, code: str) -> str:
         """What the notebook's kernel prints for ``code``, after everything that it was sent before."""
         return self.page.evaluate(_ASK, code)
@@ -135,7 +139,8 @@ class LabPage(NotebookPage):
         """Opens a menu of the bar and clicks through to an entry."""
         self.page.get_by_role("menubar").get_by_role("menuitem", name=top, exact=True).click()
         for item in items:
-            self.page.get_by_role("menuitem", name=item, exact=True).click()
+            entries = self.page.locator(".lm-Menu").last.locator(".lm-Menu-item")  # those with a submenu have no role
+            entries.filter(has=self.page.get_by_text(item, exact=True)).click()
 
     def restart(self) -> None:
         self.page.get_by_role("button", name="Restart the kernel", exact=True).click()

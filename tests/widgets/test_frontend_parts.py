@@ -32,6 +32,15 @@ def test_hunks_are_taken_left_commented_and_undone(view):
     assert (message["hunks"], message["comment"]) == ([0], "almost\nhunk 2: keep einsum")
 
 
+@pytest.mark.parametrize(("status", "words"), [("dead", "The kernel died."), ("restarting", "The kernel was restarted.")])
+def test_a_kernel_that_is_gone_is_said_with_the_way_back(view, status, words):
+    page = view("doc=waiting")
+    page.evaluate("""detail => document.querySelector('.mkn-panel')
+        .dispatchEvent(new CustomEvent('maxkernel:kernel-lost', {detail}))""", status)
+    expect(page.get_by_text(words)).to_contain_text("%maxkernel resume auto-7f3a goes on")
+    expect(page.get_by_role("button", name="Accept kernel")).to_have_count(0)
+
+
 def test_side_by_side_puts_what_replaced_a_line_beside_it_and_marks_the_words(view):
     page = view("doc=long_diff")
     page.get_by_role("button", name="Side by side").click()
