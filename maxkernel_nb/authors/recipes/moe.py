@@ -26,7 +26,7 @@ from maxkernel_nb.authors.recipes.base import (
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Reader, combine
 from maxkernel_nb.authors.recipes.graph import Graph
-from maxkernel_nb.authors.recipes.grouped import STEP_MS, check_tiles, grouped_vmem
+from maxkernel_nb.authors.recipes.grouped import STEP_MS, check_tiles
 from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import Indices, evaluate, is_positional, sample_points, volume
 from maxkernel_nb.errors import Declined
@@ -117,20 +117,19 @@ class MoeRecipe(Recipe):
     def vmem_bytes(self, match: MoeMatch, params: dict[str, int]) -> int:
         size = itemsize(match.dtype)
         bm = min(params["BLOCK_M"], pad_up(match.tokens * match.picks, 16))
-        up = grouped_vmem(bm, min(params["BLOCK_WIDTH"], pad_up(match.width, 128)), match.depth, len(match.ups), size)
-        down = grouped_vmem(bm, min(params["BLOCK_OUT"], pad_up(match.out_width, 128)), match.width, 1, size)
-        return max(up, down)
+        widths = (min(params["BLOCK_WIDTH"], match.width), min(params["BLOCK_OUT"], match.out_width))
+        up = _vmem(bm, widths[0], match.depth, len(match.ups), size)
+        return max(up, _vmem(bm, widths[1], match.width, 1, size))
 
-    def _products(self, match: MoeMatch, params: dict[str, int] | None = None) -> tuple[Bound, Bound]:
-        """Up and down: work, and what each moves; rows once for each block of columns."""
+    def _products(self, match: MoeMatch) -> tuple[Bound, Bound]:
+        """Up and down: work, and what each moves at least."""
         rows, size = match.tokens * match.picks, itemsize(match.dtype)
-        found = []
-        for count, k, n, block in ((len(match.ups), match.depth, match.width, "BLOCK_WIDTH"),
-                                   (1, match.width, match.out_width, "BLOCK_OUT")):
-            passes = -(-n // params[block]) if params else 1
-            moved = size * (count * match.experts * k * n + passes * rows * k + rows * n)
-            found.append(Bound(flops=2.0 * count * rows * k * n, hbm_bytes=float(moved)))
-        return found[0], found[1]
+        sizes = ((len(match.ups), match.depth, match.width), (1, match.width, match.out_width))
+        up, down = (
+            Bound(flops=2.0 * count * rows * k * n, hbm_bytes=float(
+                size * (count * match.experts * k * n + rows * k + rows * n))) for count, k, n in sizes
+        )
+        return up, down
 
     def bound(self, match: MoeMatch) -> Bound:
         up, down = self._products(match)
@@ -140,22 +139,22 @@ class MoeRecipe(Recipe):
         return Bound(flops=up.flops + down.flops, hbm_bytes=float(moved))
 
     def bound_with(self, match: MoeMatch, params: dict[str, int]) -> Bound:
-        up, down = self._products(match, params)
+        up, down = self._products(match)
         return Bound(flops=up.flops + down.flops, hbm_bytes=max(self.bound(match).hbm_bytes,
                                                                 up.hbm_bytes + down.hbm_bytes))
 
     def estimate_ms(self, match: MoeMatch, params: dict[str, int]) -> float:
-        """Weights count as fetched for every block of rows: the compiler cannot know where the expert changes."""
-        up, down = self._products(match, params)
+        """A block of rows is fetched once, all of its expert's weights for each such block."""
+        up, down = self._products(match)
         chip, size, bm = chip_named(match.chip), itemsize(match.dtype), params["BLOCK_M"]
         rows = match.tokens * match.picks
         blocks, total = -(-rows // bm) + match.experts - 1, 0.0
-        for bound, weight, columns in (
-            (up, len(match.ups) * match.depth * match.width, match.width // params["BLOCK_WIDTH"]),
-            (down, match.width * match.out_width, match.out_width // params["BLOCK_OUT"]),
+        for bound, weight, depth, columns in (
+            (up, len(match.ups) * match.depth * match.width, match.depth, match.width // params["BLOCK_WIDTH"]),
+            (down, match.width * match.out_width, match.width, match.out_width // params["BLOCK_OUT"]),
         ):
             work = bound.compute_s(chip) * blocks * max(bm, chip.mxu_size) / rows
-            moved = bound.hbm_bytes + (blocks - match.experts) * weight * size
+            moved = bound.hbm_bytes + ((blocks - match.experts) * weight + (blocks * bm - rows) * depth) * size
             total += 1e3 * max(work, moved / (chip.device_hbm_gbs * 1e9)) + blocks * columns * STEP_MS
         return total
 
@@ -173,9 +172,9 @@ class MoeRecipe(Recipe):
             ),
             attacks=bound.attacks(chip),
             tiling=params,
-            grid="(blocks of columns, blocks of rows), twice; each block of rows is one expert's",
+            grid="(blocks of rows, blocks of columns), twice; each block of rows is one expert's",
             memory=f"{params['BLOCK_M']} rows and a block of one expert's columns, whole depth",
-            pipelining="the next block of rows, and weights where the expert changes, are fetched during this one",
+            pipelining="the next columns of the expert's weights are fetched while these are multiplied",
             recipe=self.name,
             spec=match.to_dict(),
         )
@@ -184,6 +183,14 @@ class MoeRecipe(Recipe):
         chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
         limit = vmem_limit(chip, need)
         return moe_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
+
+
+def _vmem(bm: int, bn: int, k: int, weights: int, size: int) -> int:
+    """Rows, weights and results of this step and the next, and the products in float32; a fifth more is what the
+    compiler was seen to ask for.
+    """
+    moving = (bm + weights * bn) * pad_up(k, 128) * size + bm * bn * size
+    return (2 * moving + (weights + 1) * bm * bn * 4) * 6 // 5
 
 
 def _columns(size: int) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ _EXPERTS_PRODUCT = '''
 def _of_experts(body, rows, weights, expert, used, block_m, block_n, dtype):
     """``rows`` [slots, k] in blocks of ``block_m``: block b is all ``expert[b]``'s; ``weights`` each [experts, k, n].
 
-    Neighbouring blocks mostly have one expert, whose weights then stay in VMEM: they are fetched where it changes.
-    Blocks from ``used[0]`` on hold no rows: nothing is fetched or multiplied for them.
+    A block of rows stays in VMEM while all columns of its expert's weights go past. Blocks from ``used[0]`` on hold no
+    rows: nothing is fetched or multiplied for them.
     """
     (slots, k), n = rows.shape, weights[0].shape[2]
     block_n = block_n if n % block_n == 0 else n
@@ -29,19 +29,22 @@ def _of_experts(body, rows, weights, expert, used, block_m, block_n, dtype):
     def kernel(expert_ref, used_ref, rows_ref, *refs):
         *weight_refs, out_ref = refs
 
-        @pl.when(pl.program_id(1) < used_ref[0])
+        @pl.when(pl.program_id(0) < used_ref[0])
         def _product():
             out_ref[...] = body(weight_refs, rows_ref[...]).astype(dtype)
+
+    def columns(b, j, expert, used):
+        return expert[b], 0, jnp.where(b < used[0], j, 0)
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((slots, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
-            grid=(n // block_n, slots // block_m),
-            in_specs=[pl.BlockSpec((block_m, k), lambda j, b, expert, used: (jnp.minimum(b, used[0] - 1), 0))]
-            + [pl.BlockSpec((1, k, block_n), lambda j, b, expert, used: (expert[b], 0, j))] * len(weights),
-            out_specs=pl.BlockSpec((block_m, block_n), lambda j, b, expert, used: (b, j)),
+            grid=(slots // block_m, n // block_n),
+            in_specs=[pl.BlockSpec((block_m, k), lambda b, j, expert, used: (jnp.minimum(b, used[0] - 1), 0))]
+            + [pl.BlockSpec((1, k, block_n), columns)] * len(weights),
+            out_specs=pl.BlockSpec((block_m, block_n), lambda b, j, expert, used: (b, j)),
         ),
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=VMEM_LIMIT
@@ -75,7 +78,7 @@ def render(match: MoeMatch, params: dict[str, int], bound_text: str, vmem_limit:
     header = comment(
         f"{match.signature.entry}: a mixture of experts as two grouped products in Pallas TPU kernels.",
         f"Each token is worked on by its {match.picks} chosen experts only, not by all {match.experts}: (token, pick) "
-        "rows are laid out by expert, so that an expert's weights stay in VMEM while its rows go past.",
+        "rows are laid out by expert, so that a block of rows meets one expert's weights.",
         f"Tiles: {params['BLOCK_M']} rows, {params['BLOCK_WIDTH']} columns of the hidden layer and "
         f"{params['BLOCK_OUT']} of the result, each of whole depth.",
         f"Bound for {match.tokens} tokens: {bound_text}.",
@@ -121,9 +124,9 @@ def _experts(match: MoeMatch) -> str:
         'rows = jnp.take(tokens, row // picks, axis=0, mode="clip")',
         *_call("hidden", f"_hidden_body, rows, {tuple_text}", "BLOCK_WIDTH", match.dtype),
         *_call("answers", f"_down_body, hidden, ({match.down},)", "BLOCK_OUT", match.dtype),
-        "slot = slot.reshape(chosen.shape)",
-        "picked = [jnp.take(answers, slot[:, j], axis=0).astype(jnp.float32) for j in range(picks)]",
-        "return sum(share[:, j, None] * answer for j, answer in enumerate(picked))",
+        "slot = slot.reshape(chosen.shape).T.reshape(-1)  # all first picks, then all second ones ...",
+        "picked = jnp.take(answers, slot, axis=0).reshape(picks, *tokens.shape[:1], -1)",
+        "return jnp.sum(picked.astype(jnp.float32) * share.T[:, :, None], axis=0)",
     ])
 
 
