@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -74,9 +75,13 @@ class Disturbance:
 
     def __init__(self, count, pool, cluster, node):
         self.count, self.pool, self.cluster, self.node = count, pool, cluster, node
-        self.happened = set()
+        self.happened, self.lock = set(), threading.Lock()
 
     def __call__(self, done):
+        with self.lock:
+            self.disturb(done)
+
+    def disturb(self, done):
         if done >= self.count // 4 and "worker" not in self.happened:
             victim = next((pid for pid in self.pool.pids() if pid), None)
             if victim is not None:
