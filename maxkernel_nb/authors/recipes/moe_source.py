@@ -21,7 +21,7 @@ def _of_experts(body, rows, weights, expert, used, block_m, block_n, dtype):
     """``rows`` [slots, k] in blocks of ``block_m``: block b is all ``expert[b]``'s; ``weights`` each [experts, k, n].
 
     A block of rows stays in VMEM while all columns of its expert's weights go past. Blocks from ``used[0]`` on hold no
-    rows: nothing is fetched or multiplied for them.
+    rows: nothing is multiplied for them.
     """
     (slots, k), n = rows.shape, weights[0].shape[2]
     block_n = block_n if n % block_n == 0 else n
@@ -42,7 +42,7 @@ def _of_experts(body, rows, weights, expert, used, block_m, block_n, dtype):
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(slots // block_m, n // block_n),
-            in_specs=[pl.BlockSpec((block_m, k), lambda b, j, expert, used: (jnp.minimum(b, used[0] - 1), 0))]
+            in_specs=[pl.BlockSpec((block_m, k), lambda b, j, expert, used: (b, 0))]
             + [pl.BlockSpec((1, k, block_n), columns)] * len(weights),
             out_specs=pl.BlockSpec((block_m, block_n), lambda b, j, expert, used: (b, j)),
         ),
