@@ -13,13 +13,13 @@ from maxkernel_nb.authors.recipes.base import (
     VMEM_MARGIN,
     Bound,
     Recipe,
+    at_least,
     bound_text,
     check_axes,
     check_vmem,
     in_every_case,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, Step, combine
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -140,8 +140,7 @@ class AttentionRecipe(Recipe):
                 f"{s.kv_len} keys of {s.head_dim}. Scores stay in VMEM; blocks that the mask empties are neither "
                 f"fetched nor computed, and only blocks on its edge are masked. The product of a block's next part "
                 f"is issued before the softmax of the current one, so the MXU and the vector units overlap. "
-                f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} "
-                f"can take less than {bound.milliseconds(chip):.3f} ms."
+                f"{at_least(bound, chip)}"
             ),
             attacks=bound.attacks(chip) + ", then the vector units' exponentials",
             tiling=params,
@@ -154,8 +153,7 @@ class AttentionRecipe(Recipe):
 
     def render(self, match: AttentionMatch, params: dict[str, int]) -> str:
         chip = chip_named(match.chip)
-        need = self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need, spare=1 / 2)
+        limit = self.vmem_limit(match, params, spare=1 / 2)
         sums_on_mxu = chip.mxu_size >= 256 and match.sizes.v_dim == 128
         return attention_source.render(match, params, bound_text(self.bound(match), match.chip), limit, sums_on_mxu)
 

@@ -27,6 +27,7 @@ from maxkernel_nb.values import Value
 MIB = 1024 * 1024
 # Mosaic keeps temporaries, spills and semaphores beside the buffers we can count.
 VMEM_MARGIN = 4 * MIB
+STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
 class Signature(Value):
@@ -107,6 +108,11 @@ class Recipe(ABC):
     def render(self, match: Any, params: dict[str, int]) -> str:
         """A complete module that depends on jax alone."""
 
+    def vmem_limit(self, match: Any, params: dict[str, int], spare: float = 1 / 4) -> int:
+        """Bytes of VMEM that a kernel asks for: the estimate and what it may be short by; at least what is usual."""
+        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
+        return min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + int(need * spare), MIB)))
+
     @abstractmethod
     def check(self, match: Any, params: dict[str, int]) -> None:
         """Raises ``Declined`` for constants that cannot work (VMEM, alignment, range)."""
@@ -154,11 +160,6 @@ def itemsize(dtype: str) -> int:
     return 1 if dtype.startswith("float8") else sizes.get(dtype, 4)
 
 
-def vmem_limit(chip: Chip, need: int, spare: float = 1 / 4) -> int:
-    """Bytes of VMEM that a kernel asks for: an estimate and what it may be short by; at least what is usual."""
-    return min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + int(need * spare), MIB)))
-
-
 def pad_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
@@ -168,6 +169,14 @@ def bound_text(bound: Bound, chip_name: str) -> str:
     return (
         f"{bound.flops / 1e9:.1f} GFLOP, {bound.hbm_bytes / 1e6:.1f} MB: "
         f"at least {bound.milliseconds(chip):.3f} ms on {chip.name} ({bound.attacks(chip)})"
+    )
+
+
+def at_least(bound: Bound, chip: Chip) -> str:
+    """For the end of a plan's summary."""
+    return (
+        f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} can take "
+        f"less than {bound.milliseconds(chip):.3f} ms."
     )
 
 

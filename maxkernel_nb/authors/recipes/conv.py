@@ -14,12 +14,12 @@ from maxkernel_nb.authors.recipes.base import (
     Match,
     Recipe,
     algebra_text,
+    at_least,
     bound_text,
     check_axes,
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.conv_reader import ImageReader, convolution_of
@@ -142,8 +142,7 @@ class ConvRecipe(Recipe):
                 f". Shifted by every place of the window it becomes [{match.depth}, pixels], which the MXU multiplies "
                 f"with the window as [{match.channels}, {match.depth}]. "
                 + (f"The result stays in VMEM for {again} more passes: statistics first. " if again else "")
-                + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on "
-                f"{chip.name} can take less than {bound.milliseconds(chip):.3f} ms."
+                + at_least(bound, chip)
             ),
             attacks=bound.attacks(chip),
             tiling=params,
@@ -155,9 +154,8 @@ class ConvRecipe(Recipe):
         )
 
     def render(self, match: ConvMatch, params: dict[str, int]) -> str:
-        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
         bound = bound_text(self.bound(match), match.chip)
-        return conv_source.render(match, params, bound, vmem_limit(chip, need))
+        return conv_source.render(match, params, bound, self.vmem_limit(match, params))
 
 
 def _recognise_case(graph: Graph) -> BlockCase:

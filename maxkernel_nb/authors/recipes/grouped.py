@@ -10,18 +10,19 @@ from maxkernel_nb.authors.recipes import grouped_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.around import Around, aligned_cases, uses_lax
 from maxkernel_nb.authors.recipes.base import (
+    STEP_MS,
     VMEM_MARGIN,
     Bound,
     Match,
     Recipe,
     algebra_of,
     algebra_text,
+    at_least,
     bound_text,
     check_axes,
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.blocks import FLOATS
 from maxkernel_nb.authors.recipes.graph import Graph, Node
@@ -30,8 +31,6 @@ from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
-
-STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
 class GroupedMatch(Match):
@@ -132,9 +131,7 @@ class GroupedRecipe(Recipe):
                 algebra_text(match)
                 + f"{match.m} rows in {match.groups} groups, each with its own [{match.k}, {match.n}] weights. The "
                 "groups' sizes are read ahead of the grid; within a step the blocks of one group's rows are fetched, "
-                f"multiplied and stored in turn. At least {bound.flops / 1e9:.1f} GFLOP and "
-                f"{bound.hbm_bytes / 1e6:.1f} MB: no kernel on {chip.name} can take less than "
-                f"{bound.milliseconds(chip):.3f} ms."
+                f"multiplied and stored in turn. {at_least(bound, chip)}"
             ),
             attacks=bound.attacks(chip),
             tiling=params,
@@ -146,8 +143,7 @@ class GroupedRecipe(Recipe):
         )
 
     def render(self, match: GroupedMatch, params: dict[str, int]) -> str:
-        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need)
+        limit = self.vmem_limit(match, params)
         header = comment(
             f"{match.signature.entry}: a product of rows sorted by group as a Pallas TPU kernel.",
             f"Tiles: {params['BLOCK_M']} rows and {params['BLOCK_N']} columns of whole depth. Each group's weights are "

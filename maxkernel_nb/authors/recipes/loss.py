@@ -9,6 +9,7 @@ from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import loss_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.base import (
+    STEP_MS,
     VMEM_MARGIN,
     Bound,
     Match,
@@ -19,7 +20,6 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import BlockReader
@@ -35,7 +35,6 @@ from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
 _MOST_LOGITS = 1 << 20  # of a step: each is worked on by straight-line code
-_STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
 class LossMatch(Match):
@@ -171,7 +170,7 @@ class LossRecipe(Recipe):
         padded = -(-match.m // bm) * bm * -(-match.n // bn) * bn
         # about 14 vector operations a logit, four a cycle, partly beside the products; four parts spill registers
         beside = padded * 14 / 4 / 1024 / chip.clock_ghz * 1e-6 * {1: 0.9, 2: 0.6}.get(params["PARTS"], 1.2)
-        return self.bound_with(match, params).milliseconds(chip) + beside + steps * _STEP_MS
+        return self.bound_with(match, params).milliseconds(chip) + beside + steps * STEP_MS
 
     def plan(self, match: LossMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
@@ -198,8 +197,7 @@ class LossRecipe(Recipe):
         )
 
     def render(self, match: LossMatch, params: dict[str, int]) -> str:
-        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need)
+        limit = self.vmem_limit(match, params)
         return loss_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

@@ -163,7 +163,7 @@ class _Module:
 
     def gathered_by_lane(self) -> list[str]:
         """The same numbers for each lane, tile by tile: nothing crosses the lanes in a step."""
-        kept = [name for name in ("picked", "total") if name in self.running]
+        kept: list[str] = [name for name in ("picked", "total") if name in self.running]
         kept += ["highest"] if "top" in self.running else []
         sofar = {name: f"{'top' if name == 'highest' else name}_sofar" for name in kept}
         edge = {"total": "0.0", "highest": "-jnp.inf"}

@@ -10,12 +10,13 @@ import numpy as np
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import matmul_source
 from maxkernel_nb.authors.recipes.base import (
-    MIB,
+    STEP_MS,
     VMEM_MARGIN,
     Bound,
     Match,
     Recipe,
     algebra_text,
+    at_least,
     bound_text,
     check_axes,
     check_vmem,
@@ -32,7 +33,6 @@ from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
 WHOLE = "int8"  # multiplied at twice the rate of bfloat16 and added up in int32
-_STEP_MS = 0.35e-3  # about what a grid step costs beside its work
 
 
 class MatmulMatch(Match):
@@ -161,7 +161,7 @@ class MatmulRecipe(Recipe):
         moved = self.bound_with(match, params).hbm_bytes / (chip.device_hbm_gbs * 1e6)
         first = (bm * bk + bk * bn) * itemsize(match.dtypes[match.lhs]) / (chip.device_hbm_gbs * 1e6)
         last = bm * bn * itemsize(match.out_dtype) / (chip.device_hbm_gbs * 1e6) if match.out_kind == "full" else 0.0
-        return max(steps * work, moved) + steps * _STEP_MS + first + last
+        return max(steps * work, moved) + steps * STEP_MS + first + last
 
     def plan(self, match: MatmulMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
@@ -177,8 +177,7 @@ class MatmulRecipe(Recipe):
                 + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.holds_rows else "")
-                + f"At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no kernel on "
-                f"{chip.name} can take less than {bound.milliseconds(chip):.3f} ms."
+                + at_least(bound, chip)
             ),
             attacks=bound.attacks(chip),
             tiling=params,
@@ -190,11 +189,10 @@ class MatmulRecipe(Recipe):
         )
 
     def render(self, match: MatmulMatch, params: dict[str, int]) -> str:
-        bound, chip = self.bound(match), chip_named(match.chip)
-        need = self.vmem_bytes(match, params)
+        bound = self.bound(match)
         return matmul_source.render(
             match, params, block_shape(match, params), bound_text=bound_text(bound, match.chip),
-            vmem_limit=min(chip.vmem_bytes - MIB, max(chip.scoped_vmem_bytes, pad_up(need + need // 4, MIB))),
+            vmem_limit=self.vmem_limit(match, params),
         )
 
 

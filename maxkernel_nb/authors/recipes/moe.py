@@ -11,22 +11,23 @@ from maxkernel_nb.authors.recipes import moe_source
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.around import Around, aligned_cases
 from maxkernel_nb.authors.recipes.base import (
+    STEP_MS,
     VMEM_MARGIN,
     Bound,
     Match,
     Recipe,
     algebra_of,
     algebra_text,
+    at_least,
     bound_text,
     check_axes,
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import Expression, Reader, combine
 from maxkernel_nb.authors.recipes.graph import Graph
-from maxkernel_nb.authors.recipes.grouped import STEP_MS, check_tiles
+from maxkernel_nb.authors.recipes.grouped import check_tiles
 from maxkernel_nb.authors.recipes.signature import signature_of
 from maxkernel_nb.authors.recipes.views import Indices, evaluate, is_positional, sample_points, volume
 from maxkernel_nb.errors import Declined
@@ -167,8 +168,7 @@ class MoeRecipe(Recipe):
                 algebra_text(match)
                 + f"{match.tokens} tokens, {match.picks} of {match.experts} experts each. Experts that a token has not "
                 f"chosen have no part in its result, so they are not run: {dense:.3g} times less work than every "
-                f"expert on every token. At least {bound.flops / 1e9:.1f} GFLOP and {bound.hbm_bytes / 1e6:.1f} MB: no "
-                f"kernel on {chip.name} can take less than {bound.milliseconds(chip):.3f} ms."
+                f"expert on every token. {at_least(bound, chip)}"
             ),
             attacks=bound.attacks(chip),
             tiling=params,
@@ -180,8 +180,7 @@ class MoeRecipe(Recipe):
         )
 
     def render(self, match: MoeMatch, params: dict[str, int]) -> str:
-        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need)
+        limit = self.vmem_limit(match, params)
         return moe_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

@@ -17,7 +17,6 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.paged_reader import MOST_WORK, Roles, suggest, tried, work
 from maxkernel_nb.authors.recipes.signature import signature_of
@@ -165,9 +164,7 @@ class PagedRecipe(Recipe):
         )
 
     def render(self, match: PagedMatch, params: dict[str, int]) -> str:
-        chip = chip_named(match.chip)
-        need = self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need, spare=1 / 2)
+        limit = self.vmem_limit(match, params, spare=1 / 2)
         return paged_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

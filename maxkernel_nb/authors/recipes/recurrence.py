@@ -21,7 +21,6 @@ from maxkernel_nb.authors.recipes.base import (
     in_every_case,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.expressions import unify
 from maxkernel_nb.authors.recipes.recurrence_reader import FoundDecay, recognise_case
@@ -168,9 +167,7 @@ class RecurrenceRecipe(Recipe):
         )
 
     def render(self, match: RecurrenceMatch, params: dict[str, int]) -> str:
-        chip = chip_named(match.chip)
-        need = self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need, spare=1 / 2)
+        limit = self.vmem_limit(match, params, spare=1 / 2)
         return recurrence_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 

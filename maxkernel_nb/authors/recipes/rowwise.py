@@ -19,7 +19,6 @@ from maxkernel_nb.authors.recipes.base import (
     check_vmem,
     itemsize,
     pad_up,
-    vmem_limit,
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
@@ -118,8 +117,7 @@ class RowwiseRecipe(Recipe):
         )
 
     def render(self, match: RowwiseMatch, params: dict[str, int]) -> str:
-        chip, need = chip_named(match.chip), self.vmem_bytes(match, params)
-        limit = vmem_limit(chip, need)
+        limit = self.vmem_limit(match, params)
         return rowwise_source.render(match, params, bound_text(self.bound(match), match.chip), limit)
 
 
