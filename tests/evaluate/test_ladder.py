@@ -159,6 +159,14 @@ def test_an_error_while_tracing_names_the_candidates_own_line(bench):
     assert source.splitlines()[found.line - 1].strip().startswith("m, n =")
 
 
+def test_a_case_refused_after_the_timing_case_is_the_answer(bench):
+    case = bench.gemm.check_cases[0]
+    refusal = f"    if x.shape == {case.args[0].shape}:\n        raise ValueError('of no use')\n    m, n ="
+    last = bench.judge(bench.gemm, bench.kernels.GEMM.replace("    m, n =", refusal)).verdicts[-1]
+    assert (last.gate, last.outcome, last.case) == (GateName.TRACE, Outcome.FAIL, case.name)
+    assert "of no use" in last.summary
+
+
 def test_the_screen_stops_the_ladder_before_anything_runs(bench):
     assessment = bench.judge(bench.gemm, "import os\n" + bench.kernels.GEMM)
     assert [(v.gate, v.outcome) for v in assessment.verdicts] == [(GateName.SCREEN, Outcome.FAIL)]
