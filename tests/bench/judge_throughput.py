@@ -38,7 +38,7 @@ FULL = {"gemm": "x: bf16[4096,4096], w: bf16[4096,4096], b: bf16[4096]",
 
 
 def candidates() -> list[tuple[str, str]]:
-    tiles = [t for t in product((64, 128, 256), (128, 256), (64, 128, 256, 512)) if t[2] >= 128][:20]
+    tiles = list(product((32, 64, 128, 256), (128, 256), (128, 256, 512)))[-20:]
     gemm = [("gemm", suite_honest.matmul(*t, bias=True)) for t in tiles]
     blocks = list(product((16, 32, 64, 128), (128, 64, 32, 16, 8)))[:20]
     return gemm + [("causal", suite_honest.attention(*b)) for b in blocks]
