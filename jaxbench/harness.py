@@ -283,7 +283,7 @@ def line(result: Result) -> str:
             told += f"; algebra alone {result.algebraic_gain:.1f}x"
     if result.kind is Kind.REFERENCE and result.verdicts:
         told += f"; {_on_chip(result)}"
-    elif result.ok and result.kernel_hash:
+    elif result.ok and result.kernel_hash and result.kernel_ms is None:
         told = "verified, not timed"
     if result.cpu_wall_ms is not None:
         told += f"; {result.cpu_wall_ms:.3g} ms wall clock on this CPU"

@@ -10,7 +10,7 @@ import pytest
 from jaxbench import harness as harness_module
 from jaxbench import report
 from jaxbench.cli import Console, execute, main
-from jaxbench.harness import Harness
+from jaxbench.harness import Harness, line
 from jaxbench.progress import Bar
 from jaxbench.results import Kind, Result, ResultFile, Status, done
 from jaxbench.suites import own
@@ -172,3 +172,8 @@ class _Handle:
 
     def update(self, data, **more):
         self.shown.append(data)
+
+
+def test_a_kernel_s_line_gives_both_times_and_says_when_there_is_none():
+    assert "2.5 ms against 5 ms, 2.00x modelled" in line(kernel(kernel_hash="k"))
+    assert line(kernel(kernel_hash="k", ms=None)).endswith("verified, not timed")
