@@ -17,11 +17,14 @@ from maxkernel_nb.authors.claude.author import ClaudeAuthor
 from maxkernel_nb.authors.claude.keys import Key
 from maxkernel_nb.authors.claude.replay import export
 from maxkernel_nb.authors.claude.settings import ClaudeSettings
+from maxkernel_nb.authors.pool import BothAuthors
+from maxkernel_nb.authors.recipe_author import RecipeAuthor
 from maxkernel_nb.engine.loop import close_engine
 from maxkernel_nb.knowledge.exemplars import EXEMPLARS
 
 FOLDER = Path(__file__).parents[2] / "example_notebooks" / "recordings"
 SHAPES = "x: f32[8192,2048], gain: f32[2048]"
+SMALL_SHAPES = "x: f32[2048,1024], gain: f32[1024]"
 KERNEL = next(e.source for e in EXEMPLARS if e.name == "rownorm")
 SMALL = KERNEL.replace("BLOCK_ROWS = 256  # tune: 64, 128, 256, 512", "BLOCK_ROWS = 8")
 WRONG = SMALL.replace("jnp.mean(values", "jnp.sum(values")
@@ -72,6 +75,14 @@ HITL = Script(
                                          "HBM once instead of twice. The figure is modelled, not measured."),
     tester=call("submit_stresses", stresses=[]),
 )
+SEARCH = Script(
+    planner=ROWS_PLAN,
+    implementer=lambda body: call("submit_kernel", source=KERNEL if len(body["messages"]) > 1 else SMALL,
+                                  note="whole rows, a block of them a step"),
+    profiler=call("submit_attack", bottleneck="HBM traffic; it is the least that this function needs.",
+                  stop="the kernel is bound by HBM and moves no byte twice"),
+    tester=call("submit_stresses", stresses=[]),
+)
 ANSWERS = (("comment", "one pass over HBM, please"), ("approve", ""), ("approve", ""), ("judge", ""),
            ("ask", "Why is it faster than XLA?"), ("tune", ""), ("finish", ""))
 
@@ -81,12 +92,13 @@ def rms_norm(x, gain):
     return x * jax.lax.rsqrt(mean_square + 1e-6) * gain
 
 
-def record(name, brain, mode, answers=()):
+def record(name, brain, mode, answers=(), recipes=False, **more):
     server = ClaudeServer(brain)
     author = ClaudeAuthor(ClaudeSettings(base_url=server.url), key=Key("no key is needed here", "this script"))
+    author = BothAuthors(RecipeAuthor(), author) if recipes else author
     with tempfile.TemporaryDirectory() as folder:
-        run = api.start(rms_norm, source=SOURCE, shapes=SHAPES, chip="v6e", mode=mode, author=author, project=folder,
-                        policy="ask" if answers else "propose")
+        options = {"shapes": SHAPES, "policy": "ask" if answers else "propose", **more}
+        run = api.start(rms_norm, source=SOURCE, chip="v6e", mode=mode, author=author, project=folder, **options)
         for choice, words in answers:
             run.wait(300).answer(choice, words)
         state = run.wait(300).state
@@ -102,4 +114,5 @@ def record(name, brain, mode, answers=()):
 if __name__ == "__main__":
     record("auto_rms_norm", AUTO, "auto")
     record("hitl_rms_norm", HITL, "hitl", ANSWERS)
+    record("search_rms_norm", SEARCH, "search", recipes=True, budget="6 candidates", shapes=SMALL_SHAPES)
     close_engine()
