@@ -32,7 +32,7 @@ def test_hunks_are_taken_left_commented_and_undone(view):
     assert (message["hunks"], message["comment"]) == ([0], "almost\nhunk 2: keep einsum")
 
 
-@pytest.mark.parametrize(("status", "words"), [("dead", "The kernel died."), ("restarting", "The kernel was restarted.")])
+@pytest.mark.parametrize(("status", "words"), [("dead", "The kernel died"), ("restarting", "The kernel was restarted")])
 def test_a_kernel_that_is_gone_is_said_with_the_way_back(view, status, words):
     page = view("doc=waiting")
     page.evaluate("""detail => document.querySelector('.mkn-panel')
