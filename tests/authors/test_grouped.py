@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from maxkernel_nb.errors import Declined
+from maxkernel_nb.evaluate import quick
+from maxkernel_nb.evaluate.capture import Program, capture
+from maxkernel_nb.evaluate.interpret import Interpreter, Machine
+from maxkernel_nb.task import ArgSpec, Case, CaseRole
 from tests.authors.recipe_samples import BF16, F32, SAMPLES, cross_entropy, experts, grouped_product
 
 TIMING = {"x": ((4096, 512), BF16), "w": ((8, 512, 1024), BF16), "sizes": ((8,), "int32")}
@@ -23,6 +27,21 @@ def test_groups_of_any_size_anywhere(bench, sizes):
     small = {"x": ((100, 128), BF16), "w": ((5, 128, 256), BF16), "sizes": ((5,), "int32", lambda rng: np.array(sizes))}
     match = bench.recognise("grouped", grouped_product, TIMING, {k: v[:2] for k, v in small.items()})
     bench.assert_agrees(grouped_product, bench.kernel("grouped", match, BLOCK_M=32, BLOCK_N=128), small)
+
+
+def test_stores_to_the_same_rows_come_one_after_another(bench):
+    """The last block reaches back over the one before it, which may still be on its way."""
+    args = (ArgSpec(name="x", shape=(112, 128), dtype=BF16), ArgSpec(name="w", shape=(3, 128, 128), dtype=BF16),
+            ArgSpec(name="sizes", shape=(3,), dtype="int32"))  # fmt: skip
+    shapes = {a.name: (a.shape, a.dtype) for a in args}
+    match = bench.recognise("grouped", grouped_product, TIMING, shapes)
+    program = Program(bench.kernel("grouped", match, BLOCK_M=32, BLOCK_N=128))
+    case = Case(name="c", role=CaseRole.CHECK, args=args)
+    quick.install()
+    racing = Interpreter(capture(program, case, {}, "v6e"), Machine(order=1, cores=2, races=True))
+    x, w = (np.zeros(a.shape, jnp.bfloat16) for a in args[:2])
+    for _ in range(10):  # most runs show a race, where there is one
+        racing.run([x, w, np.array([1, 11, 100], np.int32)])
 
 
 def test_what_follows_a_grouped_product_stays_outside(bench):

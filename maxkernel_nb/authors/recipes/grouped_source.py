@@ -35,6 +35,9 @@ def _grouped(rows, weights, sizes, dtype):
         def place(group, t):
             return pl.ds(pl.multiple_of(first_row(group, t), TILE), block_m)
 
+        def overlaps(t):  # block t, moved back to end with the last row, writes rows of the block before it again
+            return (t > 0) & (starts_ref[group] // TILE * TILE + t * block_m > whole - block_m)
+
         def fetch(group, t, slot):
             return pltpu.make_async_copy(rows_ref.at[place(group, t)], rows_at.at[slot], fetched.at[slot])
 
@@ -69,14 +72,22 @@ def _grouped(rows, weights, sizes, dtype):
             row = first + jax.lax.broadcasted_iota(jnp.int32, product.shape, 0)
             jax.lax.fori_loop(0, foreign, lambda i, _: keep(first, i).wait(), None)
             out_at[jax.lax.rem(t, 2)] = jnp.where(row < start, kept_at[...].astype(jnp.float32), product).astype(dtype)
+
+            @pl.when(overlaps(t))
+            def _in_turn():
+                store(t - 1).wait()
+
             store(t).start()
             visits[0] += 1
 
         jax.lax.fori_loop(0, count, step, None)
-        for left in (2, 1):
-            @pl.when(count >= left)
-            def _last(left=left):
-                store(count - left).wait()
+        @pl.when((count >= 2) & ~overlaps(count - 1))
+        def _last_but_one():
+            store(count - 2).wait()
+
+        @pl.when(count >= 1)
+        def _last():
+            store(count - 1).wait()
 
         @pl.when(group == groups)
         def _nobody_uses():
