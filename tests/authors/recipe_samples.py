@@ -34,6 +34,11 @@ def gelu_product(x, w, b):
     return jax.nn.gelu(x @ w + b)
 
 
+def gated_halves(x, gate, up, b, r):
+    """SwiGLU with a bias and a residual: two products of the same rows in one kernel."""
+    return jax.nn.silu(x @ gate + b) * (x @ up) + r
+
+
 def grouped_norm(x, w):
     y = (x @ w).reshape(x.shape[0], -1, 32)
     y = (y - y.mean(-1, keepdims=True)) * jax.lax.rsqrt(y.var(-1, keepdims=True) + 1e-5)
@@ -215,6 +220,13 @@ SAMPLES = {
     "cube_norm": ("rows", cube_norm, {"x": ((512, 16, 128), F32)}, {"x": ((6, 4, 130), F32)}),
     "gelu_product": ("matmul", gelu_product, _product(2048, 1024, 1024, b="n"), _product(96, 256, 128, b="n")),
     "grouped_norm": ("matmul", grouped_norm, _product(2048, 1024, 1024), _product(40, 256, 128)),
+    "gated_halves": (
+        "matmul", gated_halves,
+        {"x": ((2048, 1024), BF16), "gate": ((1024, 1024), BF16), "up": ((1024, 1024), BF16), "b": ((1024,), BF16),
+         "r": ((2048, 1024), BF16)},
+        {"x": ((40, 128), BF16), "gate": ((128, 256), BF16), "up": ((128, 256), BF16), "b": ((256,), BF16),
+         "r": ((40, 256), BF16)},
+    ),
     "batched_product": (
         "matmul", batched_product,
         {"x": ((2, 4, 512, 512), BF16), "w": ((2, 4, 1024, 512), BF16), "b": ((1024,), BF16),

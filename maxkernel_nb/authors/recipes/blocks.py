@@ -27,15 +27,16 @@ def output_form(kind: str, shape: tuple[int, ...], lead: tuple[int, ...], tail: 
 
 
 class BlockReader(Reader):
-    """Reads on [m, n] coordinates. ``dot``: the product that the block starts from, if any; ``reduces`` is set once a
-    row reduction was met.
+    """Reads on [m, n] coordinates. ``dot``: the product that the block starts from, if any, and ``second`` one that
+    meets it; ``reduces`` is set once a row reduction was met.
     """
 
     def __init__(
         self, graph: Graph, dot: int | None, sizes: tuple[int, int], points: tuple[np.ndarray, np.ndarray],
-        swapped: bool = False,
+        swapped: bool = False, second: int | None = None,
     ) -> None:
         super().__init__(graph)
+        self.products = {n: name for n, name in ((dot, "acc"), (second, "acc2")) if n is not None}
         self.dot, (self.m, self.n), (self.row, self.col) = dot, sizes, points
         self.swapped = swapped
         self.reduces = False
@@ -59,7 +60,7 @@ class BlockReader(Reader):
     def place(self, number: int, indices: Indices) -> Kind:
         """How a node lies over the block, checked against the sampled coordinates."""
         node = self.graph[number]
-        if number == self.dot and self.swapped:
+        if number in self.products and self.swapped:
             split = len(self.graph[node.inputs[0]].shape) - 1
             col = flat(indices[:split], node.shape[:split])
             row = flat(indices[split:], node.shape[split:])
@@ -86,13 +87,13 @@ class BlockReader(Reader):
 
     def leaf(self, number: int, indices: Indices) -> str | None:
         node = self.graph[number]
-        if number == self.dot:
-            return "acc"
+        if number in self.products:
+            return self.products[number]
         if node.op == "cast" and "float" in node.dtype and self.dot is not None:
             base, at = base_of(self.graph, node.inputs[0], indices)
-            if base == self.dot:  # the block has a product of whole numbers as floats
+            if base in self.products:  # the block has a product of whole numbers as floats
                 self.place(base, at)
-                return "acc"
+                return self.products[base]
         if node.op != "param":
             return None
         if not compat.is_float(node.dtype) or node.dtype not in FLOATS:

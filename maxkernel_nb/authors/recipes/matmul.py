@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -40,8 +41,9 @@ class MatmulMatch(Match):
 
     ``lhs_form`` is ``mk`` or ``km``, ``rhs_form`` ``kn`` or ``nk``: how the parameter lies. Leaf kinds: ``full``
     [m, n], ``row`` [1, n], ``col`` [m, 1], ``scalar``. ``output_form`` says how the result is shaped from [m, n]
-    or [m, 1]. ``batch``: how many such products one call makes, over ``batch_rank`` leading axes of both parameters;
-    ``full`` and ``col`` leaves have one block for each of them.
+    or [m, 1]. ``second``: the parameter of other columns that the same rows are multiplied by (a gated layer's two
+    halves), or -1; the epilogue knows that product as ``acc2``. ``batch``: how many such products one call makes, over
+    ``batch_rank`` leading axes of both parameters; ``full`` and ``col`` leaves have one block for each of them.
     """
 
     lhs: int
@@ -61,6 +63,7 @@ class MatmulMatch(Match):
     output_form: Literal["lead_tail", "lead_n", "m_n", "lead", "lead_1", "m", "m_1"]
     precision: str = ""
     narrowed: tuple[bool, bool] = (False, False)  # float32 inputs that the function multiplies as bfloat16
+    second: int = -1
     whole_rows: bool = False  # a reduction over n: one block holds whole rows
     epilogue: Expression
 
@@ -74,6 +77,10 @@ class MatmulMatch(Match):
         return self.whole_rows and self.fold < 0
 
     @property
+    def products(self) -> int:
+        return 1 if self.second < 0 else 2
+
+    @property
     def dots_dtype(self) -> str:
         sides = zip((self.lhs, self.rhs), self.narrowed, strict=True)
         pair = {"bfloat16" if narrow else self.dtypes[i] for i, narrow in sides}
@@ -85,7 +92,7 @@ class MatmulRecipe(Recipe):
     title = "matrix product with a fused epilogue"
     match_type = MatmulMatch
     limits = (
-        "one product of two inputs as they are (nothing computed on them first)",
+        "one product of two inputs as they are (nothing computed on them first), or two that share their rows",
         "batch dimensions lead in both inputs and in the result, and each product in the batch has one row axis",
         "a row that is reduced and used again has to fit the VMEM; a reduction at the very end does not need that",
         "float32 and bfloat16 inputs, or two of int8 whose int32 product is made a float at once",
@@ -115,23 +122,25 @@ class MatmulRecipe(Recipe):
 
     def vmem_bytes(self, match: MatmulMatch, params: dict[str, int]) -> int:
         bm, bn, bk = block_shape(match, params)
-        moving = bm * bk * itemsize(match.dtypes[match.lhs]) + bk * bn * itemsize(match.dtypes[match.rhs])
+        moving = bm * bk * itemsize(match.dtypes[match.lhs])
+        moving += match.products * bk * bn * itemsize(match.dtypes[match.rhs])
         area = {"full": bm * bn, "row": 8 * bn, "col": bm * 128, "scalar": 0}
         moving += sum(area[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         moving += area[match.out_kind] * itemsize(match.out_dtype)
-        accumulator = bm * bn * 4 + (bm * 512 if match.fold >= 0 else 0)
+        accumulator = match.products * bm * bn * 4 + (bm * 512 if match.fold >= 0 else 0)
         # the product itself, and one f32 temporary of the epilogue that does not fit the registers
-        temporaries = bm * bn * 4 * (3 if match.epilogue.steps else 1)
+        temporaries = bm * bn * 4 * (2 + match.products if match.epilogue.steps else 1)
         return 2 * moving + accumulator + temporaries
 
     def bound(self, match: MatmulMatch) -> Bound:
         m, n, k = match.m * match.batch, match.n, match.k
         sizes = {"full": m * n, "row": n, "col": m, "scalar": 1}
-        read = m * k * itemsize(match.dtypes[match.lhs]) + match.batch * k * n * itemsize(match.dtypes[match.rhs])
+        read = m * k * itemsize(match.dtypes[match.lhs])
+        read += match.products * match.batch * k * n * itemsize(match.dtypes[match.rhs])
         read += sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         written = sizes[match.out_kind] * itemsize(match.out_dtype)
         rate = 2.0 if match.dots_dtype == WHOLE else 1.0
-        return Bound(flops=2.0 * m * n * k / rate, hbm_bytes=float(read + written))
+        return Bound(flops=2.0 * match.products * m * n * k / rate, hbm_bytes=float(read + written))
 
     def bound_with(self, match: MatmulMatch, params: dict[str, int]) -> Bound:
         """Each operand is fetched once per block of the other, less what is kept where the blocks turn round."""
@@ -139,7 +148,7 @@ class MatmulRecipe(Recipe):
         least, depth = self.bound(match), -(-match.k // bk)
         down, across = -(-match.m // bm), -(-match.n // bn)
         left = match.m * match.k * itemsize(match.dtypes[match.lhs])
-        right = match.k * match.n * itemsize(match.dtypes[match.rhs])
+        right = match.products * match.k * match.n * itemsize(match.dtypes[match.rhs])
         if depth > 1:
             again = (left * (across - 1) + right * (down - 1)) * (1 - 1 / depth)
         else:  # the outer axis' operand stays for all of its steps; the renderer takes the cheaper order
@@ -153,13 +162,13 @@ class MatmulRecipe(Recipe):
         bm, bn, bk = rendered_blocks(match, params)
         bm, bn = pad_up(bm, 16), pad_up(bn, 128)
         steps = match.batch * -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
-        passes = 1 if match.dots_dtype == "bfloat16" else 3
+        passes = match.products * (1 if match.dots_dtype == "bfloat16" else 3)
         padded = 2.0 * bm * pad_up(bn, chip.mxu_size) * pad_up(bk, chip.mxu_size) * passes
         work = 1e3 * padded / (chip.device_tflops * 1e12)
         if bk < match.k:  # the accumulator is read and written by every step
-            work += 1e-6 * bm * bn / 1024 / chip.clock_ghz
+            work += 1e-6 * match.products * bm * bn / 1024 / chip.clock_ghz
         moved = self.bound_with(match, params).hbm_bytes / (chip.device_hbm_gbs * 1e6)
-        first = (bm * bk + bk * bn) * itemsize(match.dtypes[match.lhs]) / (chip.device_hbm_gbs * 1e6)
+        first = (bm * bk + match.products * bk * bn) * itemsize(match.dtypes[match.lhs]) / (chip.device_hbm_gbs * 1e6)
         last = bm * bn * itemsize(match.out_dtype) / (chip.device_hbm_gbs * 1e6) if match.out_kind == "full" else 0.0
         return max(steps * work, moved) + steps * STEP_MS + first + last
 
@@ -168,13 +177,17 @@ class MatmulRecipe(Recipe):
         bm, bn, bk = block_shape(match, params)
         left, right = (match.signature.params[i] for i in (match.lhs, match.rhs))
         steps = len(match.epilogue.steps)
+        both = f" and times `{match.signature.params[match.second]}`, its rows read once" if match.second >= 0 else ""
         whole_k = bk >= match.k
         return Plan(
-            strategy="one product, everything after it in the same kernel" if steps else "tiled product",
+            strategy=(
+                "two products of the same rows, everything after them in one kernel" if match.second >= 0
+                else "one product, everything after it in the same kernel" if steps else "tiled product"
+            ),
             summary=(
                 algebra_text(match)
                 + (f"{match.batch} products of " if match.batch_rank else "")
-                + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}], "
+                + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}]{both}, "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.holds_rows else "")
                 + at_least(bound, chip)
@@ -201,7 +214,7 @@ def fold_of(epilogue: Expression) -> int:
     places = [i for i, step in enumerate(epilogue.steps) if step.op.startswith("reduce_")]
     if len(places) != 1:
         return -1
-    before = {f"%{i}" for i in range(places[0])} | {"acc"}
+    before = {f"%{i}" for i in range(places[0])} | {"acc", "acc2"}
     wide = {f"@{i}" for i, leaf in enumerate(epilogue.leaves) if leaf.kind in ("full", "row")}
     used = {argument for step in epilogue.steps[places[0] + 1 :] for argument in step.args} | {epilogue.result}
     return -1 if used & (before | wide) else places[0]
@@ -277,12 +290,12 @@ def _nearest(values: tuple[int, ...], wanted: int) -> int:
 
 def _recognise_case(graph: Graph) -> BlockCase:
     dots = graph.live("dot")
+    if len(dots) == 2 and dots[0] not in graph.ancestors(dots[1]):
+        return _read_pair(graph, *dots)
     if len(dots) != 1:
-        raise Declined(f"it has {len(dots)} matrix products, this recipe serves exactly one")
+        raise Declined(f"it has {len(dots)} matrix products, this recipe serves one, or two of the same rows")
     if len(graph.outputs) != 1:
         raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
-    if any(len(side) != 1 for side in graph[dots[0]].attr("contract")):
-        raise Declined("the product contracts several dimensions at once")
     if any(graph[dots[0]].attr("batch")):
         return _read_product(graph, dots[0], rows_side=0)
     try:
@@ -294,8 +307,37 @@ def _recognise_case(graph: Graph) -> BlockCase:
             raise first from None
 
 
-def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
+def _read_pair(graph: Graph, first: int, second: int) -> BlockCase:
+    """Two products of the same rows that meet in an elementwise expression: a gated layer's two halves."""
+    if len(graph.outputs) != 1:
+        raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
+    reads = [_operands(graph, dot, 0) for dot in (first, second)]
+    (lhs, rhs), (lhs2, rhs2) = reads
+    alike = [
+        lhs == lhs2, rhs[1] == rhs2[1], graph[first].shape == graph[second].shape,
+        graph[first].attr("precision") == graph[second].attr("precision"),
+        graph[first].attr("operands") == graph[second].attr("operands"),
+        _param_dtype(graph, rhs[0]) == _param_dtype(graph, rhs2[0]),
+    ]
+    if not all(alike):
+        raise Declined("its two matrix products differ in their rows, sizes or types, so they cannot share one kernel")
+    return _read_product(graph, first, rows_side=0, second=(second, rhs2[0]))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Sizes of a product's axes: ``over`` of its batch, ``lead`` and ``tail`` of its result (batch included)."""
+
+    over: tuple[int, ...]
+    lead: tuple[int, ...]
+    tail: tuple[int, ...]
+    points: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _layout(graph: Graph, dot: int, rows_side: int) -> _Layout:
     node = graph[dot]
+    if any(len(side) != 1 for side in node.attr("contract")):
+        raise Declined("the product contracts several dimensions at once")
     batches = node.attr("batch")
     free = [
         tuple(s for axis, s in enumerate(graph[i].shape) if axis not in (*node.attr("contract")[side], *batches[side]))
@@ -305,20 +347,37 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
     if over and any(len(side) != 1 for side in free):
         raise Declined("a product in a batch has several row or column axes")
     lead, tail = (*over, *free[rows_side]), free[1 - rows_side]
+    k = graph[node.inputs[0]].shape[node.attr("contract")[0][0]]
+    row, col, depth = sample_points((volume(lead), volume(tail), k))
+    return _Layout(over, lead, tail, (row, col, depth))
+
+
+def _operands(graph: Graph, dot: int, rows_side: int) -> tuple[tuple[int, bool], tuple[int, bool]]:
+    """(parameter, contraction first?) of the rows and of the columns."""
+    node, lay = graph[dot], _layout(graph, dot, rows_side)
+    row, col, depth = lay.points
+    forms = []
+    for side, across, sizes in ((rows_side, row, lay.lead), (1 - rows_side, col, lay.tail)):
+        if lay.over:  # one index more, from the front, on both sides
+            across, sizes = row // lay.lead[-1] * sizes[-1] + across % sizes[-1], (*lay.over, sizes[-1])
+        forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth,
+                             node.attr("batch")[side]))
+    return forms[0], forms[1]
+
+
+def _read_product(graph: Graph, dot: int, rows_side: int, second: tuple[int, int] = (-1, -1)) -> BlockCase:
+    """``second``: another product of the same rows, as its node and the parameter of its columns."""
+    node = graph[dot]
+    lay = _layout(graph, dot, rows_side)
+    over, lead, tail, (row, col, _) = lay.over, lay.lead, lay.tail, lay.points
     m, n = volume(lead), volume(tail)
     k = graph[node.inputs[0]].shape[node.attr("contract")[0][0]]
-    row, col, depth = sample_points((m, n, k))
-    forms = []
-    for side, across, sizes in ((rows_side, row, lead), (1 - rows_side, col, tail)):
-        if over:  # one index more, from the front, on both sides
-            across, sizes = row // free[rows_side][0] * sizes[-1] + across % sizes[-1], (*over, sizes[-1])
-        forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth,
-                             batches[side]))
-    (lhs, lhs_k_first), (rhs, rhs_k_first) = forms
+    (lhs, lhs_k_first), (rhs, rhs_k_first) = _operands(graph, dot, rows_side)
     whole = [_param_dtype(graph, i) == WHOLE for i in (lhs, rhs)]
     if any(whole) and not (all(whole) and node.dtype == "int32" and "float" in graph.output_dtypes[0]):
         raise Declined("an int8 input is served only where both are int8, multiplied into int32 and then made floats")
-    reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side))
+    reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side),
+                         second=second[0] if second[0] >= 0 else None)
     output = graph.outputs[0]
     out_shape = graph[output].shape
     narrowed = tuple(
@@ -336,7 +395,7 @@ def _read_product(graph: Graph, dot: int, rows_side: int) -> BlockCase:
         "lhs": lhs, "rhs": rhs, "lhs_form": "km" if lhs_k_first else "mk", "rhs_form": "kn" if rhs_k_first else "nk",
         "lhs_rank": len(lead) + 1, "rhs_rank": len(over) + len(tail) + 1, "out_kind": kind, "output_form": form,
         "precision": node.attr("precision"),
-        "narrowed": narrowed,
+        "narrowed": narrowed, "second": second[1],
         "dtypes": tuple(p.dtype for p in params), "out_dtype": graph.output_dtypes[0], "whole_rows": reader.reduces,
     }, sizes={"batch": volume(over)})
 

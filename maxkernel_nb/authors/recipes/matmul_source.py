@@ -50,6 +50,10 @@ class _Module:
         self.whole_k = params["BLOCK_K"] >= match.k
         self.whole_n, self.folds = match.holds_rows, match.fold >= 0
         self.x, self.w = (match.signature.params[i] for i in (match.lhs, match.rhs))
+        self.weights = [self.w, *([match.signature.params[match.second]] if match.second >= 0 else [])]
+        self.products = ["product"] if len(self.weights) == 1 else [f"{w}_product" for w in self.weights]
+        self.columns = ["columns"] if len(self.weights) == 1 else [f"{w}_columns" for w in self.weights]
+        self.sums_refs = ["acc_ref"] if len(self.weights) == 1 else [f"{w}_acc_ref" for w in self.weights]
         texts = " ".join(c.text for c in match.epilogue.constants)
         self.uses = {name for name in ("n", "k", "m") if re.search(rf"\b{name}\b", texts)}
         runs = [step.args[1] for step in match.epilogue.steps if step.op.startswith("run_")]
@@ -64,7 +68,7 @@ class _Module:
         """With whole depth in a block, the outer axis' operand is read once; the other once per outer step."""
         bm, bn, _ = self.blocks
         left = self.match.m * itemsize(self.match.dtypes[self.match.lhs])
-        right = self.match.n * itemsize(self.match.dtypes[self.match.rhs])
+        right = self.match.products * self.match.n * itemsize(self.match.dtypes[self.match.rhs])
         return left + right * -(-self.match.m // bm) <= right + left * -(-self.match.n // bn)
 
     # names
@@ -74,7 +78,7 @@ class _Module:
 
     def ref(self, leaf: Leaf) -> str:
         same = [other for other in self.match.epilogue.leaves if other.param == leaf.param]
-        doubled = leaf.param in (self.match.lhs, self.match.rhs) or len(same) > 1
+        doubled = leaf.param in (self.match.lhs, self.match.rhs, self.match.second) or len(same) > 1
         return f"{self.leaf_name(leaf)}_{leaf.kind}_ref" if doubled else f"{self.leaf_name(leaf)}_ref"
 
     # pieces
@@ -92,13 +96,14 @@ class _Module:
     def header(self) -> str:
         match = self.match
         bm, bn, bk = self.blocks
-        what = f"{match.signature.entry}: {self.x} @ {self.w}"
-        what += " and everything after it in one" if match.epilogue.steps else " as a"
+        what = f"{match.signature.entry}: {' and '.join(f'{self.x} @ {w}' for w in self.weights)}"
+        pair = len(self.weights) == 2
+        what += f" and everything after {'them' if pair else 'it'} in one" if match.epilogue.steps else " as a"
         what += " Pallas TPU kernel."
-        why = (
-            "The product is accumulated in float32 in VMEM and finished there: no intermediate goes to HBM."
-            if match.epilogue.steps else "The product is accumulated in float32 in VMEM."
-        )
+        why = "Both products are" if pair else "The product is"
+        why += f" accumulated in {self.sums} in VMEM"
+        why += " and finished there: no intermediate goes to HBM." if match.epilogue.steps else "."
+        why += f" A block of {self.x} is read once for both." if pair else ""
         tiles = f"Tiles: {bm} x {bn} results from {bm} x {bk} and {bk} x {bn} inputs"
         tiles += ", the whole depth in one step." if self.whole_k else ", along the depth step by step."
         if self.whole_n:
@@ -124,12 +129,12 @@ class _Module:
         return "" if self.whole_k else "lax"
 
     def epilogue_text(self) -> str:
-        return "\n".join(self.epilogue("product"))
+        return "\n".join(self.epilogue(*self.products))
 
-    def epilogue(self, product: str) -> list[str]:
+    def epilogue(self, product: str, second: str = "") -> list[str]:
         """Lines that load the leaves, compute, and store."""
-        lines, names = [], {"acc": product}
-        taken = set(_RESERVED) | set(self.match.signature.params)
+        lines, names = [], {"acc": product} | ({"acc2": second} if second else {})
+        taken = set(_RESERVED) | set(self.match.signature.params) | set(self.products)
         for i, leaf in enumerate(self.match.epilogue.leaves):
             stem = self.leaf_name(leaf)
             name = stem if stem not in names.values() and stem not in _RESERVED else f"{stem}_{leaf.kind}"
@@ -186,7 +191,7 @@ class _Module:
     def produces_block(self) -> bool:
         """True if the result surely has the output block's shape: it depends on the product (or on a full input)."""
         epilogue = self.match.epilogue
-        wide: dict[str, str] = {"acc": "full"}
+        wide: dict[str, str] = {"acc": "full", "acc2": "full"}
         wide.update({f"@{i}": leaf.kind for i, leaf in enumerate(epilogue.leaves)})
         order = ["scalar", "row", "col", "full"]
         for i, step in enumerate(epilogue.steps):
@@ -199,20 +204,26 @@ class _Module:
                 wide[f"%{i}"] = both
         return wide.get(epilogue.result, "scalar") == self.match.out_kind
 
-    def loads(self) -> tuple[str, str]:
-        """Both operands in the type that the product takes."""
+    def loads(self) -> list[str]:
+        """The operands in the type that the product takes."""
         match = self.match
         texts = []
-        for name, param, narrow in zip((self.x, self.w), (match.lhs, match.rhs), match.narrowed, strict=True):
+        narrowed = (*match.narrowed, match.narrowed[1])
+        for name, param, narrow in zip(
+            (self.x, *self.weights), (match.lhs, match.rhs, match.second), narrowed, strict=False
+        ):
             own = "bfloat16" if narrow else match.dtypes[param]
             wanted = match.dots_dtype if own != match.dots_dtype else own
             cast = f".astype(jnp.{wanted})" if wanted != match.dtypes[param] else ""
             texts.append(f"{name}_ref[...]{cast}")
-        return texts[0], texts[1]
+        return texts
 
-    def dot(self) -> str:
+    def dots(self) -> list[str]:
+        x, *columns = self.loads() if self.whole_k else ["rows", *self.columns]
+        return [self.dot(x, w) for w in columns]
+
+    def dot(self, x: str, w: str) -> str:
         match = self.match
-        x, w = self.loads() if self.whole_k else ("rows", "columns")
         exact = match.precision and match.dots_dtype == "float32"
         extra = f", precision=jax.lax.Precision.{match.precision}" if exact else ""
         if match.rhs_form == "kn":
@@ -230,9 +241,10 @@ class _Module:
 
     def kernel(self) -> str:
         match = self.match
-        refs = [f"{self.x}_ref", f"{self.w}_ref", *(self.ref(leaf) for leaf in match.epilogue.leaves), "out_ref"]
+        refs = [f"{name}_ref" for name in (self.x, *self.weights)]
+        refs += [*(self.ref(leaf) for leaf in match.epilogue.leaves), "out_ref"]
         if not self.whole_k:
-            refs.append("acc_ref")
+            refs += self.sums_refs
         if self.folds:
             refs.append("sofar_ref")
         statics = sorted(self.uses | (set() if self.whole_k else {"k"}))
@@ -242,7 +254,8 @@ class _Module:
         return head + "\n" + indent(start + self.whole_k_body() if self.whole_k else start + self.stepped_body())
 
     def whole_k_body(self) -> list[str]:
-        return [f"product = {self.as_float(self.dot())}", *self.epilogue("product")]
+        made = [f"{name} = {self.as_float(dot)}" for name, dot in zip(self.products, self.dots(), strict=True)]
+        return [*made, *self.epilogue(*self.products)]
 
     def stepped_body(self) -> list[str]:
         match = self.match
@@ -250,18 +263,19 @@ class _Module:
         depth_axis = 0 if match.rhs_form == "kn" else 1
         return [
             f"step, steps = pl.program_id({axis}), pl.num_programs({axis})",
-            f"rows, columns = {', '.join(self.loads())}",
+            f"rows, {', '.join(self.columns)} = {', '.join(self.loads())}",
             "block_k = rows.shape[1]",
             "if k % block_k:  # the last step reaches past the end: what lies there is not ours",
             "    left = k - step * block_k",
             "    rows = jnp.where(lax.broadcasted_iota(jnp.int32, rows.shape, 1) < left, rows, 0)",
-            f"    columns = jnp.where(lax.broadcasted_iota(jnp.int32, columns.shape, {depth_axis}) < left, columns, 0)",
+            *(f"    {c} = jnp.where(lax.broadcasted_iota(jnp.int32, {c}.shape, {depth_axis}) < left, {c}, 0)"
+              for c in self.columns),
             "",
             "@pl.when(step == 0)",
             "def _start():",
-            "    acc_ref[...] = jnp.zeros_like(acc_ref)",
+            *(f"    {acc}[...] = jnp.zeros_like({acc})" for acc in self.sums_refs),
             "",
-            f"acc_ref[...] += {self.dot()}",
+            *(f"{acc}[...] += {dot}" for acc, dot in zip(self.sums_refs, self.dots(), strict=True)),
             "",
             "@pl.when(step == steps - 1)",
             "def _finish():",
@@ -271,20 +285,22 @@ class _Module:
     def finish(self) -> list[str]:
         if self.match.epilogue.uses("acc") == 1 and not self.match.epilogue.steps:
             return self.epilogue(self.as_float("acc_ref[...]"))
-        return [f"product = {self.as_float('acc_ref[...]')}", *self.epilogue("product")]
+        sums = zip(self.products, self.sums_refs, strict=True)
+        return [*(f"{name} = {self.as_float(f'{acc}[...]')}" for name, acc in sums), *self.epilogue(*self.products)]
 
     # the entry function
 
     def entry(self) -> str:
         match = self.match
-        x, w = self.x, self.w
+        x = self.x
         lines = first_lines(match.signature)
         lines += self.checks()
         lines += self.sizes()
         lines += self.block_choice()
         lines += ["out = pl.pallas_call(", indent(self.call()), f")({', '.join(self.operands())})"]
         lines += [f"return {self.output()}"]
-        doc = f'"""{x}: {self.rank_text(match.lhs)}, {w}: {self.rank_text(match.rhs)}. Any sizes; float32 inside."""'
+        both = " and ".join(self.weights)
+        doc = f'"""{x}: {self.rank_text(match.lhs)}, {both}: {self.rank_text(match.rhs)}. Any sizes; float32 inside."""'
         return f"def {match.signature.entry}({match.signature.header}):\n" + indent([doc, *lines])
 
     def rank_text(self, param: int) -> str:
@@ -316,16 +332,29 @@ class _Module:
         rows = x if match.lhs_form == "mk" else f"{x}.reshape({x}.shape[0], -1).T" if match.lhs_rank > 2 else f"{x}.T"
         if match.lhs_form == "mk" and match.lhs_rank > 2:
             rows = f"{x}.reshape(-1, {x}.shape[-1])"
-        columns = w
-        if match.rhs_rank > 2:
-            columns = f"{w}.reshape({w}.shape[0], -1)" if match.rhs_form == "kn" else f"{w}.reshape(-1, {w}.shape[-1])"
         n_axis, k_axis = (1, 0) if match.rhs_form == "kn" else (0, 1)
         return [
-            f"rows, columns = {rows}, {columns}",
-            f"(m, k), n = rows.shape, columns.shape[{n_axis}]",
-            f"if columns.shape[{k_axis}] != k:",
+            f"rows, {', '.join(self.columns)} = {rows}, {', '.join(self.flat(name) for name in self.weights)}",
+            f"(m, k), n = rows.shape, {self.columns[0]}.shape[{n_axis}]",
+            f"if {self.columns[0]}.shape[{k_axis}] != k:",
             f'    raise ValueError(f"{x} {{{x}.shape}} and {w} {{{w}.shape}} do not share the contracted size")',
+            *self.alike(),
             *self.limits(),
+        ]
+
+    def flat(self, w: str) -> str:
+        """Columns as a matrix."""
+        if self.match.rhs_rank == 2:
+            return w
+        return f"{w}.reshape({w}.shape[0], -1)" if self.match.rhs_form == "kn" else f"{w}.reshape(-1, {w}.shape[-1])"
+
+    def alike(self) -> list[str]:
+        if len(self.weights) == 1:
+            return []
+        first, second = self.weights
+        return [
+            f"if {second}.shape != {first}.shape:",
+            f'    raise ValueError(f"{second} {{{second}.shape}} is not of the shape of {first} {{{first}.shape}}")',
         ]
 
     def batched_sizes(self) -> list[str]:
@@ -337,7 +366,9 @@ class _Module:
             f"if {w}.shape[:{axis}] != {x}.shape[:{axis}] or {w}.shape[{k_axis}] != k:",
             f'    raise ValueError(f"{x} {{{x}.shape}} and {w} {{{w}.shape}} do not share batch and contracted size")',
             f"rows = {x}" if plain else f"rows = {x}.reshape(-1, m, k)",
-            f"columns = {w}" if plain else f"columns = {w}.reshape(-1, *{w}.shape[{axis}:])",
+            *(f"{c} = {w}" if plain else f"{c} = {w}.reshape(-1, *{w}.shape[{axis}:])"
+              for c, w in zip(self.columns, self.weights, strict=True)),
+            *self.alike(),
             *self.limits(),
         ]
 
@@ -404,7 +435,8 @@ class _Module:
             f"pl.BlockSpec(({one}block_k, block_n), lambda {axes}: ({b}{depth}, {column}))" if match.rhs_form == "kn"
             else f"pl.BlockSpec(({one}block_n, block_k), lambda {axes}: ({b}{column}, {depth}))"
         )
-        in_specs = [f"pl.BlockSpec(({one}block_m, block_k), lambda {axes}: ({b}{row}, {depth}))", columns]
+        in_specs = [f"pl.BlockSpec(({one}block_m, block_k), lambda {axes}: ({b}{row}, {depth}))"]
+        in_specs += [columns] * len(self.weights)
         in_specs += [spec[leaf.kind] for leaf in match.epilogue.leaves]
         size = {"b": "rows.shape[0]"}
         size |= {a: f"pl.cdiv({s}, block_{s})" for a, s in (("i", "m"), ("j", "n"), ("d", "k"))}
@@ -423,7 +455,7 @@ class _Module:
             "in_specs=[", *(f"    {s}," for s in in_specs), "],",
             f"out_specs={spec[match.out_kind]},",
         ]
-        scratch = [] if self.whole_k else [f"pltpu.VMEM((block_m, block_n), jnp.{self.sums})"]
+        scratch = [] if self.whole_k else [f"pltpu.VMEM((block_m, block_n), jnp.{self.sums})"] * len(self.weights)
         scratch += ["pltpu.VMEM((block_m, 1), jnp.float32)"] if self.folds else []
         if scratch:
             lines.append(f"scratch_shapes=[{', '.join(scratch)}],")
@@ -439,7 +471,7 @@ class _Module:
         shapes = {"full": f"reshape({lead}m, n)", "row": "reshape(1, n)", "col": f"reshape({lead}m, 1)",
                   "scalar": "reshape(1, 1)"}
         leaves = [f"{self.leaf_name(leaf)}.{shapes[leaf.kind]}" for leaf in self.match.epilogue.leaves]
-        return ["rows", "columns", *leaves]
+        return ["rows", *self.columns, *leaves]
 
     def output(self) -> str:
         x, w, match = self.x, self.w, self.match

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ def regions(aligned: Aligned) -> Iterator[Region]:
                 yield Region(recipe, root, whole)
                 if (split := _cuts(aligned, root, {first, second}, as_read=True)) != whole:
                     yield Region(recipe, root, split)
+    for pair in _sharing(aligned, dots[:4]):
+        shared = _roots(aligned, pair[1])
+        for root in (r for r in _roots(aligned, pair[0]) if r in shared):
+            yield Region("matmul", root, _cuts(aligned, root, set(pair)))
     for dot in dots[:4]:
         for root in _roots(aligned, dot):
             whole = _cuts(aligned, root, {dot})
@@ -61,6 +66,14 @@ def _pairs(aligned: Aligned, dots: list[int], softmax: bool = True) -> Iterator[
         for first in dots:
             if first in above and any(first in aligned.ancestors(e) for e in exps) == softmax:
                 yield first, second
+
+
+def _sharing(aligned: Aligned, dots: list[int]) -> Iterator[tuple[int, int]]:
+    """Products of the same rows, neither of which needs the other: the two halves of a gated layer."""
+    for first, second in itertools.combinations(sorted(dots), 2):
+        rows = {_base(aligned, aligned.inputs(dot)[0]) for dot in (first, second)}
+        if len(rows) == 1 and first not in aligned.ancestors(second):
+            yield first, second
 
 
 def _roots(aligned: Aligned, anchor: int) -> list[int]:
