@@ -360,11 +360,10 @@ def plan(
     last: list[Batch] = []
     if ordered is not None:
         machine = _machine(facts, ordered)
-        runs = [run(first, machine=machine, draw=task.draws(first + _ANOTHER), ordered=True)]
-        if machine is HARD and ordered is not small:  # one program less to compile: a second is what a whole case takes
-            batches[ordered.name] = (ordered, [{**r, "machine": machine} for r in drawn] + runs)
+        if machine is HARD and ordered is not small:  # its only machine: each is another program to make ready
+            batches[ordered.name] = (ordered, [{**r, "machine": machine, "ordered": r is drawn[-1]} for r in drawn])
         else:
-            last = [(ordered, runs)]
+            last = [(ordered, [run(first, machine=machine, draw=task.draws(first + _ANOTHER), ordered=True)])]
     return [(small, drawn + edges + asked), *batches.values(), *last]
 
 

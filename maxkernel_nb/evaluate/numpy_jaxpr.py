@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from maxkernel_nb import compat
-from maxkernel_nb.evaluate import quick
+from maxkernel_nb.evaluate import numpy_memory, quick
 from maxkernel_nb.evaluate.numpy_rules import Rule, rule
 
 MOST = 150_000  # equations of all runs of a program: what they take longer than compiled is what compiling takes
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameter that holds a call's program
 _CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
                     "custom_vjp_call", "custom_vjp_call_jaxpr"})  # fmt: skip
-Step = tuple[Rule, tuple[int, ...], tuple[int, ...], bool]  # function, slots read and written, several results
+Reads = Callable[[list[Any]], Sequence[Any]]  # all slots to the operands
+Step = tuple[Rule, Reads, tuple[int, ...], bool]  # function, what it reads, slots written, several results
 
 
 class TooLong(Exception):
@@ -33,7 +35,7 @@ class TooLong(Exception):
 
 
 class Budget:
-    """How many equations a run may still take, all its threads together."""
+    """How many equations a run may still take, all its cores together."""
 
     def __init__(self, most: int) -> None:
         self.left = self.most = most
@@ -66,7 +68,7 @@ class Program:
         for slot, value in zip(self._inputs, arguments, strict=True):
             env[slot] = value
         for function, reads, writes, several in self._steps:
-            result = function(*[env[slot] for slot in reads])
+            result = function(*reads(env))
             if several:
                 for slot, value in zip(writes, result, strict=True):
                     env[slot] = value
@@ -106,7 +108,7 @@ class Program:
         several, writes = bool(equation.primitive.multiple_results), tuple(self._new() for _ in equation.outvars)
         function = rule(equation)
         if function is None or not self._known.issuperset(reads):
-            self._steps.append((function or self._other(equation), reads, writes, several))
+            self._steps.append((function or self._other(equation), _reader(reads), writes, several))
             return writes
         result = function(*[self._slots[slot] for slot in reads])
         for slot, value in zip(writes, result if several else [result], strict=True):
@@ -118,6 +120,13 @@ class Program:
         """Of what has programs inside, or no rule."""
         higher = _HIGHER.get(equation.primitive.name)
         return higher(self, equation) if higher else functools.partial(_asked, equation)
+
+
+def _reader(slots: tuple[int, ...]) -> Reads:
+    """``itemgetter`` is the quickest there is, but gives one item bare, and takes no fewer."""
+    if len(slots) > 1:
+        return operator.itemgetter(*slots)
+    return operator.itemgetter(slice(slots[0], slots[0] + 1)) if slots else lambda env: ()
 
 
 def _needed(jaxpr: Any) -> list[Any]:
@@ -148,33 +157,64 @@ def spending(budget: Budget) -> Iterator[None]:
 
 _spent: list[Budget] = []
 _cores: OrderedDict[int, tuple[Any, Budget, Program]] = OrderedDict()  # the jaxpr is kept, so that its id stays its own
-_lock = threading.Lock()
 
 
 def install() -> None:
-    """Once, after ``quick.install``: cores of a run with numpy run with numpy."""
+    """Once, after ``quick.install``: cores of a run with numpy run with numpy, in turn."""
     module: Any = quick.holder("_run_jaxpr", "thread_map")
     compiled = module._run_jaxpr
 
     def run(jaxpr: Any, consts: Any, *arguments: Any) -> None:
-        if not _spent:
-            compiled(jaxpr, consts, *arguments)
-            return
-        with np.errstate(all="ignore"):  # of this thread
+        if _spent:
             _core(jaxpr)(*map(np.asarray, (*consts, *arguments)))
+        else:
+            compiled(jaxpr, consts, *arguments)
 
     module._run_jaxpr = run
+    if hasattr(module, "futures"):
+        module.futures = quick.Instead(module.futures, ThreadPoolExecutor=_executor)
+    else:  # 0.7
+        changed = quick.Instead(module.concurrent.futures, ThreadPoolExecutor=_executor)
+        module.concurrent = quick.Instead(module.concurrent, futures=changed)
+
+
+def _executor(max_workers: int) -> Any:
+    return _InTurn(max_workers) if _spent else ThreadPoolExecutor(max_workers)
+
+
+class _InTurn(Executor):
+    """Cores one after another, the last one first: what reads another core's results finds those of later steps alone.
+    As threads they took twice the time, each waiting for the other's lock. For cores that never wait for each other.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, functools.partial(fn, *args, **options)))
+        if len(self._waiting) == self._count:
+            for told, call in reversed(self._waiting):
+                _settle(told, call)
+        return future
+
+
+def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+        future.set_exception(error)
 
 
 def _core(jaxpr: Any) -> Program:
-    with _lock:
-        _, budget, program = _cores.pop(id(jaxpr), (None, None, None))
-        if program is None or budget is not _spent[-1]:
-            budget, program = _spent[-1], Program(jaxpr, None, _spent[-1])
-        _cores[id(jaxpr)] = jaxpr, budget, program
-        while len(_cores) > quick.KEPT:
-            _cores.popitem(last=False)
-        return program
+    _, budget, program = _cores.pop(id(jaxpr), (None, None, None))
+    if program is None or budget is not _spent[-1]:
+        budget, program = _spent[-1], Program(jaxpr, None, _spent[-1])
+    _cores[id(jaxpr)] = jaxpr, budget, program
+    while len(_cores) > quick.KEPT:
+        _cores.popitem(last=False)
+    return program
 
 
 def _asked(equation: Any, *operands: Any) -> Any:
@@ -226,7 +266,8 @@ def _parted(values: list[Any], count: int) -> tuple[list[Any], list[Any]]:
 
 
 def _callback(program: Program, equation: Any) -> Rule:
-    return lambda *operands: list(equation.params["callback"](*operands))
+    callback = equation.params["callback"]
+    return numpy_memory.access(callback) or (lambda *operands: list(callback(*operands)))
 
 
 def _kernel(program: Program, equation: Any) -> Rule:

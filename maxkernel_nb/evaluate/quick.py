@@ -111,10 +111,10 @@ def orders() -> None:
 def indices() -> None:
     """Indices become integers without a walk over jax's trees, which was a third of a callback."""
     module: Any = holder("_get_randomized_grid_coordinates", "interpret_pallas_call")
-    module.jax = _Instead(module.jax, tree=_Instead(module.jax.tree, map=integers))
+    module.jax = Instead(module.jax, tree=Instead(module.jax.tree, map=integers))
 
 
-class _Instead:
+class Instead:
     """A module with some names of it replaced."""
 
     def __init__(self, module: Any, **names: Any) -> None:

@@ -18,7 +18,8 @@ def test_an_honest_matmul_passes_every_case_seed_and_variant(bench):
     assert not assessment.failed and assessment.correct
     checks = check_verdicts(assessment)
     seen = [(v.case, v.seed, v.variant) for v in checks]
-    assert {(c.name, s, "") for c in bench.gemm.check_cases for s in bench.gemm.seeds} <= set(seen)
+    drawn = [(case, seed) for case, seed, variant in seen if variant in ("", "two cores")]
+    assert sorted(drawn) == sorted((c.name, s) for c in bench.gemm.check_cases for s in bench.gemm.seeds)
     edges = {"zeros", "large", "two cores", "rows permuted", "the last element of b changed"}
     assert {"", *edges} <= {variant for _, _, variant in seen}
     assert len(set(seen)) == len(seen), "a verdict would replace another one in its place"
