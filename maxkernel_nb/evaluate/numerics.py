@@ -22,7 +22,6 @@ import numpy as np
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import Tolerance
 
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # candidate, reference in its own dtypes, oracle
 ROW = 64  # fewer elements than this do not show how large a rounding error can be
 # Floors in units of the output dtype's spacing: two roundings for 8- and 16-bit outputs. A float32 result also carries
 # the error of its sums: adding 512 products one by one was 12 units off where a blocked product was 1 off (numpy).
@@ -50,16 +49,34 @@ class Comparison:
         return not self.kind
 
 
+class Standard:
+    """What answers are held to: a reference's own result, its oracle and their budget, made ready once. ``own`` has the
+    reference's output dtypes.
+    """
+
+    def __init__(self, own: Sequence[np.ndarray], oracle: Sequence[np.ndarray], tolerance: Tolerance) -> None:
+        self._leaves = [_Leaf(i, *pair, tolerance) for i, pair in enumerate(zip(own, oracle, strict=True))]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(leaf.nbytes for leaf in self._leaves)
+
+    def compare(self, candidate: Sequence[np.ndarray]) -> Comparison:
+        """The first leaf that fails, else one where nothing can be said (``contested``: the reference is not finite in
+        its own dtype), else the leaf with the largest ratio.
+        """
+        if len(candidate) != len(self._leaves):
+            told = f"It returns {len(candidate)} arrays where the reference returns {len(self._leaves)}."
+            return _failed("structure", told)
+        results = [leaf.compare(got) for leaf, got in zip(self._leaves, candidate, strict=True)]
+        return _worst(results) if results else Comparison("", "There is no output.", 0.0, 0.0, 0.0)
+
+
 def compare(
     candidate: Sequence[np.ndarray], own: Sequence[np.ndarray], oracle: Sequence[np.ndarray], tolerance: Tolerance
 ) -> Comparison:
-    """The first leaf that fails, else one where nothing can be said (``contested``: the reference is not finite in its
-    own dtype), else the leaf with the largest ratio. ``own`` has the reference's output dtypes.
-    """
-    if len(candidate) != len(own):
-        return _failed("structure", f"It returns {len(candidate)} arrays where the reference returns {len(own)}.")
-    results = [_leaf(i, *leaf, tolerance) for i, leaf in enumerate(zip(candidate, own, oracle, strict=True))]
-    return _worst(results) if results else Comparison("", "There is no output.", 0.0, 0.0, 0.0)
+    """``Standard.compare``, where it is asked once."""
+    return Standard(own, oracle, tolerance).compare(candidate)
 
 
 def _worst(results: Sequence[Comparison]) -> Comparison:
@@ -68,65 +85,110 @@ def _worst(results: Sequence[Comparison]) -> Comparison:
     return next(failed, None) or next(contested, None) or max(results, key=lambda r: r.ratio)
 
 
-def _leaf(number: int, got: np.ndarray, own: np.ndarray, oracle: np.ndarray, tolerance: Tolerance) -> Comparison:
-    name = f"Output {number}"
-    if got.shape != own.shape or got.dtype != own.dtype:
-        told = f"{got.dtype.name}{list(got.shape)} where the reference gives {own.dtype.name}{list(own.shape)}"
-        return _failed("structure", f"{name} is {told}.", number)
-    if got.size == 0:
-        return Comparison("", f"{name} is empty.", 0.0, 0.0, 0.0, number)
-    if got.dtype.kind == "c":
-        parts = [(np.real(a), np.imag(a)) for a in (got, own, oracle)]
-        both = [_values(number, (a, b, c), _spacing(own.dtype), tolerance) for a, b, c in zip(*parts, strict=True)]
-        return _worst(both)
-    return _values(number, (got, own, oracle), _spacing(own.dtype), tolerance)
+class _Leaf:
+    """One output. Complex ones are two."""
+
+    def __init__(self, number: int, own: np.ndarray, oracle: np.ndarray, tolerance: Tolerance) -> None:
+        self.number, self._shape, self._dtype = number, own.shape, own.dtype
+        if not own.size:
+            self._parts: list[_Values] = []
+        elif own.dtype.kind == "c":
+            pairs = ((part(own), part(oracle)) for part in (np.real, np.imag))
+            self._parts = [_Values(number, *pair, _spacing(own.dtype), tolerance) for pair in pairs]
+        else:
+            self._parts = [_Values(number, own, oracle, _spacing(own.dtype), tolerance)]
+        self.nbytes = sum(part.nbytes for part in self._parts)
+
+    def compare(self, got: np.ndarray) -> Comparison:
+        name = f"Output {self.number}"
+        if got.shape != self._shape or got.dtype != self._dtype:
+            wanted = f"{self._dtype.name}{list(self._shape)}"
+            told = f"{got.dtype.name}{list(got.shape)} where the reference gives {wanted}"
+            return _failed("structure", f"{name} is {told}.", self.number)
+        if not self._parts:
+            return Comparison("", f"{name} is empty.", 0.0, 0.0, 0.0, self.number)
+        seen = (np.real(got), np.imag(got)) if len(self._parts) > 1 else (got,)
+        return _worst([part.compare(values) for part, values in zip(self._parts, seen, strict=True)])
 
 
-def _values(number: int, arrays: Arrays, spacing: tuple[float, float], tolerance: Tolerance) -> Comparison:
-    got, own, oracle = (np.asarray(a).astype(np.float64) for a in arrays)
-    kinds = [_classes(a) for a in (got, own, oracle)]
-    contested = kinds[1] != kinds[2]
-    wrong = np.where(contested, (kinds[0] != kinds[1]) & (kinds[0] != kinds[2]), kinds[0] != kinds[2])
-    if wrong.any():
-        return _non_finite(number, got, oracle, wrong)
-    if contested.mean() > CONTESTED_LIMIT:
+class _Values:
+    """Real values: which elements are not finite, and what each of the others may be off."""
+
+    def __init__(
+        self, number: int, own: np.ndarray, oracle: np.ndarray, spacing: tuple[float, float], tolerance: Tolerance
+    ) -> None:
+        own, oracle = (np.asarray(a).astype(np.float64) for a in (own, oracle))
+        self.number, self.oracle = number, oracle
+        self._own_classes, self._classes = _classes(own), _classes(oracle)
+        self._contested = self._own_classes != self._classes
+        self._counted = ~self._contested & (self._classes == 0)
+        own, self._right = (np.where(self._counted, a, 0.0) for a in (own, oracle))
+        self._budget, self._norm_budget = _budgets(own, self._right, spacing, tolerance)
+        self._contested_share = float(self._contested.mean())
+        self._plain = bool(self._counted.all())
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * self._budget.nbytes
+
+    def compare(self, got: np.ndarray) -> Comparison:
+        got = np.asarray(got).astype(np.float64)
+        if not (self._plain and np.isfinite(got).all()):
+            told = self._not_finite(got)
+            if told is not None:
+                return told
+            got = np.where(self._counted, got, 0.0)
+        return self._errors(got)
+
+    def _not_finite(self, got: np.ndarray) -> Comparison | None:
+        classes = _classes(got)
+        other = classes != self._classes
+        wrong = np.where(self._contested, (classes != self._own_classes) & other, other)
+        if wrong.any():
+            return _non_finite(self.number, got, self.oracle, wrong)
+        if self._contested_share <= CONTESTED_LIMIT:
+            return None
         told = (
-            f"This is the task, not the kernel: output {number} of the reference itself is not finite in its own dtype "
-            f"for {contested.mean():.0%} of the elements, so there is nothing to compare; "
+            f"This is the task, not the kernel: output {self.number} of the reference itself is not finite in its own "
+            f"dtype for {self._contested_share:.0%} of the elements, so there is nothing to compare; "
             "make the inputs smaller or compute in a wider dtype."
         )
-        return _failed(CONTESTED, told, number)
-    counted = ~contested & (kinds[2] == 0)
-    got, own, oracle = (np.where(counted, a, 0.0) for a in (got, own, oracle))
-    return _errors(number, (got, own, oracle), spacing, tolerance)
+        return _failed(CONTESTED, told, self.number)
+
+    def _errors(self, got: np.ndarray) -> Comparison:
+        oracle = self._right
+        error = np.abs(got - oracle)
+        ratios = error / self._budget
+        at = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
+        ratio, norm_ratio = float(ratios[at]), _rms(error) / self._norm_budget
+        facts: dict[str, Any] = {
+            "ratio": ratio, "norm_ratio": norm_ratio, "max_abs_error": float(error.max()), "leaf": self.number,
+            "index": tuple(int(i) for i in at), "got": float(got[at]), "expected": float(oracle[at]),
+        }  # fmt: skip
+        where = f"element {list(facts['index'])} of output {self.number}"
+        place = f"{where} is {got[at]:.6g}, expected {oracle[at]:.6g}"
+        if ratio > 1:
+            share = float((ratios > 1).mean())
+            told = f"Wrong values: {place}, {ratio:.3g} times the allowed error ({share:.2%} of the elements are off)."
+            return Comparison("values", told, **facts)
+        if norm_ratio > 1:
+            told = f"Too imprecise overall: rms error {norm_ratio:.3g} times the allowed one (worst: {place})."
+            return Comparison("norm", told, **facts)
+        return Comparison("", f"Worst error {max(ratio, norm_ratio):.2g} of the allowed one.", **facts)
 
 
-def _errors(number: int, arrays: Arrays, spacing: tuple[float, float], tolerance: Tolerance) -> Comparison:
-    got, own, oracle = arrays
-    error, own_error = np.abs(got - oracle), np.abs(own - oracle)
+def _budgets(
+    own: np.ndarray, oracle: np.ndarray, spacing: tuple[float, float], tolerance: Tolerance
+) -> tuple[np.ndarray, float]:
+    """What each element may be off, and the root mean square."""
+    own_error = np.abs(own - oracle)
     relative, smallest = spacing
     row_rms = np.sqrt(_by_row(oracle * oracle, np.mean))
     floor = relative * (np.abs(oracle) + row_rms) / 2 + smallest
     mine = (tolerance.atol or 0.0) + (tolerance.rtol or 0.0) * np.abs(oracle)
     near = np.maximum(row_own := _by_row(own_error, np.max), _typical(row_own, row_rms) * row_rms)
     budget = np.maximum(np.maximum(tolerance.factor * near, floor), mine)
-    norm_budget = max(tolerance.factor * _rms(own_error), relative * _rms(oracle) + smallest, _rms(mine))
-    ratios = error / budget
-    at = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
-    ratio, norm_ratio = float(ratios[at]), _rms(error) / norm_budget
-    facts: dict[str, Any] = {
-        "ratio": ratio, "norm_ratio": norm_ratio, "max_abs_error": float(error.max()), "leaf": number,
-        "index": tuple(int(i) for i in at), "got": float(got[at]), "expected": float(oracle[at]),
-    }  # fmt: skip
-    place = f"element {list(facts['index'])} of output {number} is {got[at]:.6g}, expected {oracle[at]:.6g}"
-    if ratio > 1:
-        share = float((ratios > 1).mean())
-        told = f"Wrong values: {place}, {ratio:.3g} times the allowed error ({share:.2%} of the elements are off)."
-        return Comparison("values", told, **facts)
-    if norm_ratio > 1:
-        told = f"Too imprecise overall: rms error {norm_ratio:.3g} times the allowed one (worst: {place})."
-        return Comparison("norm", told, **facts)
-    return Comparison("", f"Worst error {max(ratio, norm_ratio):.2g} of the allowed one.", **facts)
+    return budget, max(tolerance.factor * _rms(own_error), relative * _rms(oracle) + smallest, _rms(mine))
 
 
 def _non_finite(number: int, got: np.ndarray, oracle: np.ndarray, wrong: np.ndarray) -> Comparison:

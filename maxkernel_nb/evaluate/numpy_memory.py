@@ -76,13 +76,18 @@ def _asked(callback: Any, function: Any) -> _Asked | None:
 
     tree = callback.in_tree
     positional, named = jax.tree.unflatten(tree, list(map(_At, range(tree.num_leaves))))
-    bound = inspect.signature(function).bind(*positional, **named).arguments
+    bound = dict(zip(_names(_plain(function)), positional, strict=False)) | named | getattr(function, "keywords", {})
     given = {name: value for name, value in bound.items() if value is not None}
     part = _range(given.get("transforms", ()))
     numbered = all(isinstance(given.get(name), _At) for name in _PLACES)
     if part is None or not numbered or "mask" in given or not _NAMES.issuperset(given):
         return None
     return _Asked(tuple(given[name] for name in _PLACES[1:]), given.get("val", -1), part)
+
+
+@functools.cache
+def _names(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 def _range(transforms: Any) -> Reader | None:
