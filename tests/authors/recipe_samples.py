@@ -101,6 +101,17 @@ def pooled_convolution(x, w, b):
     return jnp.mean(jax.nn.relu(_convolved(x, w) + b[:, None, None]), axis=(2, 3))
 
 
+def causal_depthwise(x, w, b):
+    """Mamba's short convolution, written as shifted slices."""
+    padded = jnp.pad(x, ((0, 0), (3, 0), (0, 0)))
+    return jax.nn.silu(sum(padded[:, i : i + x.shape[1]] * w[i] for i in range(4)) + b)
+
+
+def depthwise_image(x, w, r):
+    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=x.shape[1])
+    return jnp.tanh(y) * r
+
+
 def retention(q, k, v):
     steps = jnp.arange(q.shape[2])
     rate = jnp.log1p(-(2.0 ** (-5 - np.arange(q.shape[1]))))[:, None, None]
@@ -243,6 +254,15 @@ SAMPLES = {
     ),
     "pooled_convolution": (
         "conv", pooled_convolution, _images(8, 8, 64, (64, 64)), _images(3, 5, 16, (12, 20)),
+    ),
+    "causal_depthwise": (
+        "depthwise", causal_depthwise, {"x": ((4, 4096, 1024), BF16), "w": ((4, 1024), BF16), "b": ((1024,), BF16)},
+        {"x": ((2, 70, 200), BF16), "w": ((4, 200), BF16), "b": ((200,), BF16)},
+    ),
+    "depthwise_image": (
+        "depthwise", depthwise_image,
+        {"x": ((8, 64, 56, 56), BF16), "w": ((64, 1, 3, 5), BF16), "r": ((8, 64, 56, 56), BF16)},
+        {"x": ((2, 24, 9, 13), BF16), "w": ((24, 1, 3, 5), BF16), "r": ((2, 24, 9, 13), BF16)},
     ),
     "attention": (
         "attention", attention, dict.fromkeys("qkv", ((2, 4, 1024, 128), BF16)),

@@ -113,6 +113,17 @@ def test_a_convolutions_window_stays():
     assert all(c.args[1].shape[:2] == (3, 3) for c in cases)
 
 
+def test_taps_that_the_function_counts_stay():
+    """An index past the end raises nothing: two taps for four would be another function."""
+
+    def causal(x, w):
+        padded = jnp.pad(x, ((0, 0), (3, 0), (0, 0)))
+        return sum(padded[:, i : i + x.shape[1]] * w[i] for i in range(4))
+
+    cases = derive(causal, "x: bf16[4,4096,2048], w: bf16[4,2048]")
+    assert {case.args[1].shape[0] for case in cases} == {4}
+
+
 def test_groups_of_channels_written_into_the_function_are_found():
     def group_norm(x, w):
         y = (x @ w).reshape(x.shape[0], 256, -1)

@@ -9,6 +9,8 @@ def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
     from maxkernel_nb.authors.recipes.composed import ComposedRecipe
     from maxkernel_nb.authors.recipes.conv import ConvRecipe
+    from maxkernel_nb.authors.recipes.depthwise import DepthwiseRecipe
+    from maxkernel_nb.authors.recipes.delta import DeltaRecipe
     from maxkernel_nb.authors.recipes.grouped import GroupedRecipe
     from maxkernel_nb.authors.recipes.loss import LossRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
@@ -17,9 +19,11 @@ def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.recurrence import RecurrenceRecipe
     from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
 
-    alone: tuple[Recipe, ...] = (AttentionRecipe(), RecurrenceRecipe(), MatmulRecipe(), RowwiseRecipe())
+    alone: tuple[Recipe, ...] = (
+        AttentionRecipe(), RecurrenceRecipe(), DeltaRecipe(), MatmulRecipe(), RowwiseRecipe(),
+    )
     parts = ComposedRecipe({recipe.name: recipe for recipe in alone})
-    return (*alone, ConvRecipe(), LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
+    return (*alone, ConvRecipe(), DepthwiseRecipe(), LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
 
 
 def recipe_named(name: str) -> Recipe:
