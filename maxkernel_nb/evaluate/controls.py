@@ -12,23 +12,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from maxkernel_nb.errors import InfrastructureError
-from maxkernel_nb.evaluate.numerics import CONTESTED, compare
-from maxkernel_nb.task import Tolerance
+from maxkernel_nb.evaluate.numerics import CONTESTED, Standard
 
 Arrays = Sequence[np.ndarray]
 
 
-def hold(own: Arrays, oracle: Arrays, tolerance: Tolerance) -> None:
-    """Raises ``InfrastructureError`` naming the control that came out wrong."""
+def hold(own: Arrays, standard: Standard) -> None:
+    """``standard``: what the batch's answers are held to, made of ``own``. Raises ``InfrastructureError`` naming the
+    control that came out wrong.
+    """
     if not own or not all(o.size for o in own):
         return
-    right = compare(own, own, oracle, tolerance)
+    right = standard.compare(own)
     if right.kind == CONTESTED:
         return
     if not right.passed:
         raise InfrastructureError(f"The reference fails its own comparison, so nothing can be judged: {right.sentence}")
     for name, wrong in known_bad(own).items():
-        if compare(wrong, own, oracle, tolerance).passed:
+        if standard.compare(wrong).passed:
             raise InfrastructureError(f"A known wrong answer ({name}) passed the comparison, so its verdict is void.")
 
 

@@ -122,14 +122,15 @@ class _Values:
         self._own_classes, self._classes = _classes(own), _classes(oracle)
         self._contested = self._own_classes != self._classes
         self._counted = ~self._contested & (self._classes == 0)
-        own, self._right = (np.where(self._counted, a, 0.0) for a in (own, oracle))
-        self._budget, self._norm_budget = _budgets(own, self._right, spacing, tolerance)
         self._contested_share = float(self._contested.mean())
-        self._plain = bool(self._counted.all())
+        self._plain, self._right = bool(self._counted.all()), oracle
+        if not self._plain:
+            own, self._right = (np.where(self._counted, a, 0.0) for a in (own, oracle))
+        self._budget, self._norm_budget = _budgets(own, self._right, spacing, tolerance)
 
     @property
     def nbytes(self) -> int:
-        return 4 * self._budget.nbytes
+        return (2 if self._plain else 3) * self._budget.nbytes + 4 * self._classes.nbytes
 
     def compare(self, got: np.ndarray) -> Comparison:
         got = np.asarray(got).astype(np.float64)
@@ -202,7 +203,10 @@ def _non_finite(number: int, got: np.ndarray, oracle: np.ndarray, wrong: np.ndar
 
 def _classes(a: np.ndarray) -> np.ndarray:
     """0 finite, 1 NaN, 2 +inf, 3 -inf."""
-    return np.isnan(a) * 1 + np.isposinf(a) * 2 + np.isneginf(a) * 3
+    classes = np.zeros(a.shape, np.uint8)
+    if not np.isfinite(a).all():
+        classes[np.isnan(a)], classes[np.isposinf(a)], classes[np.isneginf(a)] = 1, 2, 3
+    return classes
 
 
 def _by_row(a: np.ndarray, reduce: object) -> np.ndarray:

@@ -25,7 +25,7 @@ Function = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 _functions: dict[str, Function] = {}
 _held: set[str] = set()  # comparisons whose sanity controls this process has seen come out right
 _standards: OrderedDict[str, Standard] = OrderedDict()  # of small answers, which many candidates are held to
-STANDARDS_BYTES = 128 << 20
+STANDARDS_BYTES = 256 << 20
 _answers: OrderedDict[tuple[str, ...], list[np.ndarray]] = OrderedDict()
 
 
@@ -74,10 +74,11 @@ def _compared(
     oracle = _answer(exports[1], case, seed, variant, wide, probe) if exports[1] else own
     key = [*_key(exports[0], case, seed, variant, probe), content_hash(exports[1]), tolerance.to_dict()]
     held = content_hash(key)
+    standard = _standard(held, own, oracle, tolerance)
     if run.get("control", True) or held not in _held:
-        controls.hold(own, oracle, tolerance)
+        controls.hold(own, standard)
         _held.add(held)
-    return _standard(held, own, oracle, tolerance).compare(got)
+    return standard.compare(got)
 
 
 def _standard(key: str, own: list[np.ndarray], oracle: list[np.ndarray], tolerance: Tolerance) -> Standard:

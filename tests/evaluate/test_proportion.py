@@ -10,6 +10,7 @@ from maxkernel_nb.evaluate import compile_gates, controls
 from maxkernel_nb.evaluate.compile_gates import physical_floor
 from maxkernel_nb.evaluate.ground import Ground, Limits
 from maxkernel_nb.evaluate.known import KnownChecks, normal
+from maxkernel_nb.evaluate.numerics import Comparison, Standard
 from maxkernel_nb.evaluate.proportion import difference, doubt
 from maxkernel_nb.evaluate.records import Records
 from maxkernel_nb.task import Candidate, Diagnostic, GateName, Outcome, Tolerance, Verdict
@@ -66,15 +67,22 @@ def test_the_floor_is_what_must_be_moved(bench):
     assert milliseconds == pytest.approx(512 * 1024 * 4 / 1640e9 * 1e3, rel=0.05)
 
 
-def test_controls_hold_for_a_right_comparison_and_void_a_broken_one(monkeypatch):
+class Lenient(Standard):
+    """A comparison that is broken: everything passes."""
+
+    def compare(self, candidate):
+        return Comparison("", "fine", 0.0, 0.0, 0.0)
+
+
+def test_controls_hold_for_a_right_comparison_and_void_a_broken_one():
     own = [np.linspace(-1, 1, 256, dtype=np.float32).reshape(2, 128)]
     oracle = [o.astype(np.float64) for o in own]
-    controls.hold(own, oracle, Tolerance())
-    controls.hold(own, oracle, Tolerance(atol=1e9))
-    passes = controls.compare(own, own, oracle, Tolerance())
-    monkeypatch.setattr(controls, "compare", lambda *a: passes)
+    controls.hold(own, Standard(own, oracle, Tolerance()))
+    controls.hold(own, Standard(own, oracle, Tolerance(atol=1e9)))
     with pytest.raises(InfrastructureError, match="known wrong answer"):
-        controls.hold(own, oracle, Tolerance())
+        controls.hold(own, Lenient(own, oracle, Tolerance()))
+    with pytest.raises(InfrastructureError, match="fails its own comparison"):
+        controls.hold([own[0] + 1], Standard(own, oracle, Tolerance()))
 
 
 def verdict(outcome=Outcome.PASS, kind=""):
