@@ -34,7 +34,7 @@ def compared(
     """Buffers: ``own`` and ``oracle`` of the part, the program, and with ``args`` those of the witness. The facts
     of the worst comparison, or the first that failed; ``kind``: ``dependent`` where the reference's rows are.
     """
-    from maxkernel_nb.evaluate.ops_judge import facts_of
+    from maxkernel_nb.evaluate.ops_judge import facts_of, standard
 
     own, oracle, program, *shown = buffers
     tolerance, cut = Tolerance.from_dict(args["tolerance"]), tuple(args["args"])
@@ -42,11 +42,14 @@ def compared(
         return {"kind": DEPENDENT, "passed": False, "sentence": "The reference's rows depend on each other."}
     run, worst = candidate(program), {"kind": CONTESTED, "passed": False, "sentence": "nothing was compared."}
     for variant in map(Variant, args["variants"]):
-        mine, wide, arrays, assigned = _expected(args, own, oracle, cut, variant, reference)
+        key, mine, wide, arrays, assigned = _expected(args, own, oracle, cut, variant, reference)
         got = run(arrays)
         for some in _chunks(got, assigned, args["seed"]):
-            at = some if assigned is None else assigned[some]
-            facts = facts_of(compare(_at(got, some), _at(mine, at), _at(wide, at), tolerance))
+            if assigned is None:
+                told = standard(content_hash([key, tolerance.to_dict()]), mine, wide, tolerance).compare(got)
+            else:
+                told = compare(_at(got, some), _at(mine, assigned[some]), _at(wide, assigned[some]), tolerance)
+            facts = facts_of(told)
             if facts["kind"] not in ("", CONTESTED):
                 return facts
             if worst["kind"] or (facts["passed"] and facts["ratio"] > worst["ratio"]):
@@ -57,8 +60,10 @@ def compared(
 def _expected(
     args: dict[str, Any], own: bytes, oracle: bytes, cut: tuple[int, ...], variant: Variant,
     reference: Callable[[bytes, bool], Function],
-) -> tuple[Arrays, Arrays, Arrays, np.ndarray | None]:
-    """The reference's answers, its oracle's, the candidate's inputs, and for each of their rows whose copy it is."""
+) -> tuple[str, Arrays, Arrays, Arrays, np.ndarray | None]:
+    """What names the answers, the reference's and its oracle's, the candidate's inputs, and for each of their rows
+    whose copy it is.
+    """
     case = Case.from_dict(args["part"])
     arrays = inputs.draw(case, args["seed"], variant)
     key = content_hash([content_hash(own), content_hash(oracle), case.digest(), args["seed"], str(variant)])
@@ -68,9 +73,9 @@ def _expected(
         mine = reference(own, False)(arrays)
         _right[key] = mine, reference(oracle, args["wide"])(arrays) if oracle else mine
     if not cut:
-        return *_right[key], arrays, None
+        return key, *_right[key], arrays, None
     assigned = _assigned(arrays[cut[0]].shape[0], args["rows"], args["seed"])
-    return *_right[key], [a[assigned] if k in cut else a for k, a in enumerate(arrays)], assigned
+    return key, *_right[key], [a[assigned] if k in cut else a for k, a in enumerate(arrays)], assigned
 
 
 def _at(arrays: Arrays, rows: Any) -> Arrays:

@@ -74,19 +74,20 @@ def _compared(
     oracle = _answer(exports[1], case, seed, variant, wide, probe) if exports[1] else own
     key = [*_key(exports[0], case, seed, variant, probe), content_hash(exports[1]), tolerance.to_dict()]
     held = content_hash(key)
-    standard = _standard(held, own, oracle, tolerance)
+    held_to = standard(held, own, oracle, tolerance)
     if run.get("control", True) or held not in _held:
-        controls.hold(own, standard)
+        controls.hold(own, held_to)
         _held.add(held)
-    return standard.compare(got)
+    return held_to.compare(got)
 
 
-def _standard(key: str, own: list[np.ndarray], oracle: list[np.ndarray], tolerance: Tolerance) -> Standard:
-    standard = _standards.pop(key, None) or Standard(own, oracle, tolerance)
-    _standards[key] = standard
+def standard(key: str, own: list[np.ndarray], oracle: list[np.ndarray], tolerance: Tolerance) -> Standard:
+    """The one of that name, kept while there is room."""
+    found = _standards.pop(key, None) or Standard(own, oracle, tolerance)
+    _standards[key] = found
     while sum(kept.nbytes for kept in _standards.values()) > STANDARDS_BYTES:
         _standards.popitem(last=False)
-    return standard
+    return found
 
 
 def compare_on_chip(args: dict[str, Any], buffers: tuple[bytes, ...]) -> Reply:
