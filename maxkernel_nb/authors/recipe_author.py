@@ -9,6 +9,7 @@ from maxkernel_nb.authors.base import TaskView, TuningSpace
 from maxkernel_nb.authors.recipes.base import Match, Recipe
 from maxkernel_nb.authors.recipes.registry import all_recipes, recipe_named
 from maxkernel_nb.authors.recipes.returns import with_results
+from maxkernel_nb.authors.recipes.tidy import tidied
 from maxkernel_nb.errors import Declined, TaskError
 from maxkernel_nb.task import Assessment, Candidate, GateName, KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
@@ -94,7 +95,7 @@ class RecipeAuthor:
     def _candidate(self, recipe: Recipe, match: Match, params: dict[str, int], parent: str | None = None) -> Candidate:
         recipe.check(match, params)
         return Candidate(
-            source=with_results(recipe.render(match, params), match.signature), entry=match.signature.entry,
+            source=tidied(with_results(recipe.render(match, params), match.signature)), entry=match.signature.entry,
             author=self.name, parent=parent, params=params, note=recipe.title,
             bound_ms=recipe.bound_with(match, params).milliseconds(chip_named(match.chip)),
         )
