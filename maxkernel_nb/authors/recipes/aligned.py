@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -24,7 +25,18 @@ class Aligned:
         self.known: dict[tuple[int, ...], int] = {}
         if len({len(g.outputs) for g in graphs}) > 1:
             raise Declined("the function returns differently many arrays in different shape cases")
+        self.given: frozenset[int] = frozenset()
         self.outputs = tuple(self._visit(numbers) for numbers in zip(*(g.outputs for g in graphs), strict=True))
+
+    def rest(self, given: Iterable[int], outputs: Sequence[int]) -> Aligned:
+        """The same nodes under the same numbers, as if ``given`` were parameters and ``outputs`` were returned."""
+        made = copy.copy(self)
+        made.given, made.outputs = self.given | set(given), tuple(outputs)
+        return made
+
+    def live(self) -> Sequence[int]:
+        """Nodes that the outputs depend on, in order."""
+        return sorted(self.ancestors(*self.outputs)) if self.given else range(len(self))
 
     def _visit(self, root: tuple[int, ...]) -> int:
         stack = [root]
@@ -47,12 +59,15 @@ class Aligned:
         return len(self.members)
 
     def __getitem__(self, number: int) -> Node:
-        return self.graphs[0][self.members[number][0]]
+        node = self.graphs[0][self.members[number][0]]
+        return Node("param", (), node.shape, node.dtype, (("index", -1),)) if number in self.given else node
 
     def nodes(self, number: int) -> list[Node]:
         return [g[n] for g, n in zip(self.graphs, self.members[number], strict=True)]
 
     def inputs(self, number: int) -> tuple[int, ...]:
+        if number in self.given:
+            return ()
         nodes = self.nodes(number)
         return tuple(self.known[m] for m in zip(*(n.inputs for n in nodes), strict=True))
 
@@ -75,7 +90,7 @@ class Aligned:
 
     def users(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {n: [] for n in range(len(self))}
-        for number in range(len(self)):
+        for number in self.live():
             for source in self.inputs(number):
                 found[source].append(number)
         return found

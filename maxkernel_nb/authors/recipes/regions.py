@@ -27,7 +27,7 @@ class Region:
 
 def regions(aligned: Aligned) -> Iterator[Region]:
     """Candidates, those around the most work first."""
-    dots = sorted((n for n in range(len(aligned)) if aligned[n].op == "dot"), key=lambda n: -flops(aligned, n))
+    dots = sorted((n for n in aligned.live() if aligned[n].op == "dot"), key=lambda n: -flops(aligned, n))
     for recipe in ("attention", "recurrence"):
         for first, second in _pairs(aligned, dots, softmax=recipe == "attention"):
             for root in _roots(aligned, second):
@@ -39,6 +39,9 @@ def regions(aligned: Aligned) -> Iterator[Region]:
         shared = _roots(aligned, pair[1])
         for root in (r for r in _roots(aligned, pair[0]) if r in shared):
             yield Region("matmul", root, _cuts(aligned, root, set(pair)))
+    for loop in _loops(aligned):
+        for as_read in (False, True):
+            yield Region("delta", _laid_out(aligned, loop), _loop_cuts(aligned, loop, as_read))
     for dot in dots[:4]:
         for root in _roots(aligned, dot):
             whole = _cuts(aligned, root, {dot})
@@ -48,7 +51,7 @@ def regions(aligned: Aligned) -> Iterator[Region]:
     for reduction in _row_reductions(aligned):
         for root in _roots(aligned, reduction):
             yield Region("rows", root, _row_cuts(aligned, root, reduction))
-    if not dots and not any(aligned[n].op in REDUCTIONS for n in range(len(aligned))):
+    if not (dots or aligned.given or any(aligned[n].op in REDUCTIONS for n in aligned.live())):
         yield Region("rows", aligned.outputs[0], _row_cuts(aligned, aligned.outputs[0], aligned.outputs[0]))
 
 
@@ -76,14 +79,43 @@ def _sharing(aligned: Aligned, dots: list[int]) -> Iterator[tuple[int, int]]:
             yield first, second
 
 
+def _loops(aligned: Aligned) -> list[int]:
+    """What a loop over time gives at each step, where it carries one array."""
+    found = [n for n in aligned.live() if aligned[n].op == "other" and aligned[n].attr("primitive") == "scan"]
+    return [n for n in found if aligned[n].attr("output") == 1]
+
+
+def _laid_out(aligned: Aligned, loop: int) -> int:
+    """The loop's result in the order in which it is used, if there is one."""
+    users = aligned.users()
+    while len(users[loop]) == 1 and aligned[users[loop][0]].op in ("transpose", "reshape"):
+        loop = users[loop][0]
+    return loop
+
+
+def _loop_cuts(aligned: Aligned, loop: int, as_read: bool) -> dict[int, str]:
+    """``as_read``: as the loop takes them, steps first; else before they were laid out so, and a decay before its
+    exponential.
+    """
+    cuts: dict[int, str] = {}
+    for operand in aligned.inputs(loop):
+        number = operand if as_read else _base(aligned, operand)
+        if not as_read and aligned[number].op in ("exp", "logistic"):
+            number = _base(aligned, aligned.inputs(number)[0])
+        if not _positional(aligned, number):
+            cuts.setdefault(number, _kept_dtype(aligned, number))
+    return cuts
+
+
+def _positional(aligned: Aligned, number: int) -> bool:
+    return all(aligned[n].op in _FREE or _passes(aligned[n].op) for n in aligned.ancestors(number))
+
+
 def _roots(aligned: Aligned, anchor: int) -> list[int]:
-    """Nodes that everything from the anchor to the result passes through, the furthest first; the anchor last."""
-    users, output = aligned.users(), aligned.outputs[0]
-    found = []
+    """Nodes that everything from the anchor to the results passes through, the furthest first; the anchor last."""
+    users, outputs = aligned.users(), set(aligned.outputs)
     after = sorted(_descendants(users, anchor), reverse=True)
-    for node in after:
-        if node == output or output not in _descendants(users, anchor, avoid=node):
-            found.append(node)
+    found = [node for node in after if not outputs & _descendants(users, anchor, avoid=node)]
     return found[:_ROOTS] + [n for n in found[_ROOTS:] if n == anchor]
 
 
@@ -123,7 +155,7 @@ def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False,
                 elif as_read:
                     cuts[operand] = dtype
                 else:
-                    cuts[base] = dtype if aligned[base].op != "param" else aligned[base].dtype
+                    cuts[base] = aligned[base].dtype if _is_param(aligned, base) else dtype
         elif node.op == "param" or (number not in inside and (not _passes(node.op)
                                                               or (beside_as_read and node.op == "slice"))):
             cuts.setdefault(number, _kept_dtype(aligned, number))
@@ -139,9 +171,13 @@ def _passes(op: str) -> bool:
 def _kept_dtype(aligned: Aligned, number: int) -> str:
     """What a kernel is given: small values in float32, large ones as the function has them."""
     node = aligned[number]
-    if node.op == "param" or not compat.is_float(node.dtype):
+    if _is_param(aligned, number) or not compat.is_float(node.dtype):
         return node.dtype
     return "float32" if node.size <= 1 << 20 else node.dtype
+
+
+def _is_param(aligned: Aligned, number: int) -> bool:
+    return aligned[number].op == "param" and number not in aligned.given
 
 
 def _base(aligned: Aligned, number: int) -> int:
@@ -153,7 +189,7 @@ def _base(aligned: Aligned, number: int) -> int:
 def _row_reductions(aligned: Aligned) -> list[int]:
     """Reductions over last axes, of the largest values first, one for each size of a row."""
     found = []
-    for number in range(len(aligned)):
+    for number in aligned.live():
         node = aligned[number]
         if node.op in REDUCTIONS and _row_of(aligned, number) is not None:
             found.append(number)
