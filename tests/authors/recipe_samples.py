@@ -130,6 +130,20 @@ def state_space(q, k, v, travelled):
     return jnp.einsum("bhij,bhjd->bhid", s.astype(v.dtype), v)
 
 
+def delta_rule(q, k, v, g, b):
+    """Gated, as a loop over time."""
+    def step(state, now):
+        q, k, v, g, b = now
+        state = state * jnp.exp(g)[..., None, None]
+        error = b[..., None] * (v - jnp.einsum("bhkv,bhk->bhv", state, k))
+        state = state + jnp.einsum("bhk,bhv->bhkv", k, error)
+        return state, jnp.einsum("bhkv,bhk->bhv", state, q) * q.shape[-1] ** -0.5
+
+    moving = tuple(jnp.moveaxis(x.astype(jnp.float32), 2, 0) for x in (q, k, v, g, b))
+    _, out = jax.lax.scan(step, jnp.zeros((*q.shape[:2], q.shape[3], v.shape[3])), moving)
+    return jnp.moveaxis(out, 0, 2).astype(v.dtype)
+
+
 def paged_decode(q, k_pages, v_pages, lengths, table):
     """One query a sequence; heads share keys in groups."""
     sequences, _, dim = q.shape
@@ -146,6 +160,13 @@ def _positions(batch, heads, length, dim, decay=False):
         shapes["travelled"] = ((batch, heads, length), F32, lambda rng: -np.cumsum(
             rng.random((batch, heads, length)) / 30, axis=-1))
     return shapes
+
+
+def _gated(batch, heads, length, dim):
+    lead = (batch, heads, length)
+    key = ((*lead, dim), BF16, lambda rng: rng.standard_normal((*lead, dim)) * dim**-0.5)
+    return {"q": key, "k": key, "v": ((*lead, dim), BF16), "g": (lead, F32, lambda rng: -rng.random(lead) / 5),
+            "b": (lead, F32, lambda rng: rng.random(lead))}
 
 
 def _cache(sequences, heads, kv_heads, pages, page=16, dim=128):
@@ -272,6 +293,7 @@ SAMPLES = {
     "state_space": (
         "recurrence", state_space, _positions(2, 8, 1024, 64, decay=True), _positions(2, 4, 300, 64, decay=True),
     ),
+    "delta_rule": ("delta", delta_rule, _gated(1, 4, 1024, 128), _gated(1, 2, 200, 64)),
     "paged_decode": ("paged", paged_decode, _cache(8, 16, 2, 64), _cache(3, 8, 2, 9)),
     "grouped_product": ("grouped", grouped_product, _groups(4096, 1024, 512, 8), _groups(100, 256, 128, 5)),
     "gated_groups": (

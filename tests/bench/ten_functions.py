@@ -14,16 +14,18 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from maxkernel_nb import api, compat
 from maxkernel_nb.errors import MaxKernelError
 from tests.bench.ten_models import FUNCTIONS
 
+Functions = Mapping[str, tuple[Callable[..., Any], str]]  # name -> function, shapes of the timing case
 
-def answer(name: str, project: Path, points: int) -> dict[str, object]:
-    function, shapes = FUNCTIONS[name]
+
+def answer(function: Callable[..., Any], shapes: str, project: Path, points: int) -> dict[str, object]:
     started = time.monotonic()
     try:
         run = api.start(
@@ -55,19 +57,20 @@ def line(name: str, found: dict[str, object]) -> str:
     return f"{name:22} reference kept: {found['reason']}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FUNCTIONS))
-    parser.add_argument("--project", type=Path, default=Path(tempfile.gettempdir()) / "maxkernel-ten")
+def main(words: Sequence[str] | None = None, functions: Functions = FUNCTIONS, folder: str = "maxkernel-ten",
+         description: str | None = __doc__) -> int:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(functions))
+    parser.add_argument("--project", type=Path, default=Path(tempfile.gettempdir()) / folder)
     parser.add_argument("--points", type=int, default=4)
     given = parser.parse_args(words)
     compat.prepare_host_backend()
     given.project.mkdir(parents=True, exist_ok=True)
     file = given.project / "ten.json"
     known = json.loads(file.read_text()) if file.exists() else {}
-    for name in given.names or list(FUNCTIONS):
+    for name in given.names or list(functions):
         if name not in known:
-            known[name] = answer(name, given.project, given.points)
+            known[name] = answer(*functions[name], given.project, given.points)
             file.write_text(json.dumps(known, indent=1))
         sys.stdout.write(line(name, known[name]) + "\n")
         sys.stdout.flush()

@@ -14,6 +14,7 @@ import numpy as np
 
 from maxkernel_nb import compat
 from maxkernel_nb.authors.recipes.graph import Graph, Node
+from maxkernel_nb.authors.recipes.scans import read_loop
 
 _INLINED = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
             "remat", "remat2", "checkpoint", "custom_lin"}
@@ -67,6 +68,8 @@ class GraphBuilder:
             return inputs
         if name == "split":
             return self.split(eqn, inputs[0])
+        if name == "scan":
+            return self.loop(eqn, inputs)
         aval = eqn.outvars[0].aval
         shape, dtype = tuple(getattr(aval, "shape", ())), str(getattr(aval, "dtype", ""))
         handler: Callable[..., int] | None = getattr(self, "op_" + name, None)
@@ -87,6 +90,16 @@ class GraphBuilder:
             ))
             for i, v in enumerate(eqn.outvars)
         ]
+
+    def loop(self, eqn: Any, inputs: list[int]) -> list[int]:
+        """A loop over time as an ``other`` node; values that its steps can be given ahead are inputs more."""
+        loop = read_loop(eqn)
+        if loop.ahead is None:
+            return self.other("scan", eqn, inputs)
+        moving = loop.num_consts + loop.num_carry
+        args = [*inputs[: loop.num_consts], *inputs[moving:]]
+        consts = [self.array(np.asarray(c)) for c in loop.ahead.consts]
+        return self.other("scan", eqn, [*inputs, *self.run(loop.ahead.jaxpr, consts, args)])
 
     # constants
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,15 @@ def _work(graph: Graph) -> float:
     return total
 
 
-def values(graph: Graph, seed: int) -> list[np.ndarray]:
-    """The outputs on drawn inputs. What no recipe reads (``other``) is drawn too, the same in every graph."""
+def values(graph: Graph, seed: int, given: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+    """The outputs on drawn inputs, or on those ``given`` for the parameters in order. What no recipe reads (``other``)
+    is drawn too, the same in every graph.
+    """
     known: dict[int, np.ndarray] = {}
     for number in sorted(graph.reachable()):
+        if given and graph[number].op == "param":
+            known[number] = given[graph[number].attr("index")]
+            continue
         node = graph[number]
         args = [known[i] for i in node.inputs]
         known[number] = np.broadcast_to(_value(graph, node, args, seed), node.shape)

@@ -92,7 +92,7 @@ class RecurrenceRecipe(Recipe):
         )
         return RecurrenceMatch(
             signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), q=first.names[0],
-            k=first.names[1], v=first.names[2], travelled=first.names[3], slopes=_slopes(found),
+            k=first.names[1], v=first.names[2], travelled=first.names[3], slopes=shared_slopes(found),
             layouts=first.layouts, batch=batch, heads=heads, length=length, head_dim=head_dim, v_dim=v_dim,
             scale=scale, norm=first.norm, floor=first.floor, eps=first.eps,  # type: ignore[arg-type]
             dtypes=first.dtypes, out_dtype=first.out_dtype,
@@ -184,7 +184,7 @@ def _shape_free(found: FoundDecay) -> tuple[Any, ...]:
             found.slopes is None)
 
 
-def _slopes(found: Sequence[FoundDecay]) -> tuple[float, ...]:
+def shared_slopes(found: Sequence[Any]) -> tuple[float, ...]:
     """The longest case's; the others must be its beginning."""
     if found[0].slopes is None:
         return ()

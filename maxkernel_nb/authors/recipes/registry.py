@@ -9,8 +9,8 @@ def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.attention import AttentionRecipe
     from maxkernel_nb.authors.recipes.composed import ComposedRecipe
     from maxkernel_nb.authors.recipes.conv import ConvRecipe
-    from maxkernel_nb.authors.recipes.depthwise import DepthwiseRecipe
     from maxkernel_nb.authors.recipes.delta import DeltaRecipe
+    from maxkernel_nb.authors.recipes.depthwise import DepthwiseRecipe
     from maxkernel_nb.authors.recipes.grouped import GroupedRecipe
     from maxkernel_nb.authors.recipes.loss import LossRecipe
     from maxkernel_nb.authors.recipes.matmul import MatmulRecipe
