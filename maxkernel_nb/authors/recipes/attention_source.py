@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from maxkernel_nb.authors.recipes.attention_match import AttentionMatch, from_canonical, to_canonical
+from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
@@ -13,7 +14,7 @@ from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper,
 _RESERVED = {
     "jax", "jnp", "pl", "pltpu", "functools", "math", "batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "s",
     "block_q", "block_k", "rows", "out", "part", "start", "size", "state", "states", "scores", "absorb", "step", "t",
-    "queries", "keys", "values", "factor", "first_query", "parts", "position",
+    "queries", "keys", "values", "factor", "first_query", "parts", "position", "group",
 }
 
 
@@ -43,6 +44,17 @@ def plain_scale(score: Expression) -> str | None:
     return None
 
 
+def _grid_order(match: AttentionMatch, params: dict[str, int]) -> str:
+    """The grid's axes, outer first: batch, heads, blocks of queries. What batches share is fetched once for all of
+    them where the batch is innermost; keys and values are then fetched again for each block of queries.
+    """
+    s = match.sizes
+    shared = [leaf for leaf in match.score.leaves if "b" not in leaf.kind and {"q", "k"} <= set(leaf.kind)]
+    tables = sum(min(params["BLOCK_Q"], s.q_len) * s.kv_len * itemsize(match.dtypes[leaf.param]) for leaf in shared)
+    keys = s.kv_len * (s.head_dim * itemsize(match.dtypes[match.k]) + s.v_dim * itemsize(match.dtypes[match.v]))
+    return "hib" if s.batch > 1 and tables > keys else "bhi"
+
+
 class _Module:
     def __init__(
         self, match: AttentionMatch, params: dict[str, int], bound: str, vmem_limit: int, sums_on_mxu: bool
@@ -55,6 +67,7 @@ class _Module:
         # the static triangle is only worth its code where each block of queries meets the diagonal the same way
         self.triangle = match.causal == "square" and match.window is None and not self.keeps_fill
         self.band = bool(match.causal or match.window is not None) and not self.triangle
+        self.order = _grid_order(match, params)
 
     def text(self) -> str:
         top = [self.header(), self.imports(), self.constants()]
@@ -102,7 +115,8 @@ class _Module:
             "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
         ]
         if "bsm" in self.match.layouts:
-            lines += [f"HEADS = {self.match.sizes.heads}", f"KV_HEADS = {self.match.sizes.kv_heads}"]
+            named = {"HEADS": self.match.sizes.heads, "KV_HEADS": self.match.sizes.kv_heads}
+            lines += [f"{name} = {count}" for name, count in named.items() if re.search(rf"\b{name}\b", self.entry())]
         return "\n".join(lines)
 
     # the kernel
@@ -116,21 +130,24 @@ class _Module:
     def kernel(self) -> str:
         refs = [f"{n}_ref" for n in (self.q, self.k, self.v)]
         refs += [f"{self.leaf_name(leaf)}_ref" for leaf in self.match.score.leaves]
-        statics = ["rows", "block_k", "kv_len", "factor"]
-        if self.match.causal == "end":
-            statics.append("shift")
         body = [
             *self.opening(), *self.scores_function(), "", *self.score_function(), *self.absorb_function(), "",
             *self.sweep_function(), "", *self.schedule(), *self.closing(),
         ]
+        statics = ["rows", "block_k", *(["kv_len"] if self.asks_length(body) else []), "factor"]
+        if self.match.causal == "end":
+            statics.append("shift")
         head = f"def _kernel({', '.join([*refs, 'out_ref'])}, *, {', '.join(statics)}):"
         return head + "\n" + indent(body)
+
+    def asks_length(self, body: list[str]) -> bool:
+        return re.search(r"\bkv_len\b", "\n".join(body)) is not None
 
     def opening(self) -> list[str]:
         return [
             f"block_q, v_dim = {self.q}_ref.shape[0], {self.v}_ref.shape[1]",
             "parts = block_q // rows",
-            "first_query = pl.program_id(2) * block_q",
+            f"first_query = pl.program_id({self.order.index('i')}) * block_q",
             "",
         ]
 
@@ -373,7 +390,11 @@ class _Module:
         for name, layout in zip((self.q, self.k, self.v), self.match.layouts, strict=False):
             by_layout.setdefault(layout, []).append(name)
         parts = [f"{', '.join(names)}: [{', '.join(words[a] for a in layout)}]" for layout, names in by_layout.items()]
-        return f'"""{"; ".join(parts)}. Any batch, heads and lengths."""'
+        lengths = "as many queries as keys" if self.match.causal == "square" else "any lengths"
+        return (
+            f'"""{"; ".join(parts)}.\n\n    Any batch and heads, {lengths}; a head\'s keys and values fit VMEM_LIMIT '
+            'twice.\n    """'
+        )
 
     def arrays(self) -> list[str]:
         match = self.match
@@ -403,8 +424,7 @@ class _Module:
             "if keys.shape != (batch, kv_heads, kv_len, head_dim) or values.shape != (batch, kv_heads, kv_len, v_dim):",
             f'    raise ValueError(f"{self.q} {{{self.q}.shape}}, {self.k} {{{self.k}.shape}} and {self.v} '
             f'{{{self.v}.shape}} do not fit together")',
-            "if heads % kv_heads:",
-            '    raise ValueError(f"{heads} query heads cannot share {kv_heads} key heads evenly")',
+            *self.heads_check(),
         ]
         words = {"b": "batch", "h": "heads", "q": "q_len", "k": "kv_len", "1": "1"}
         for leaf in match.score.leaves:
@@ -428,6 +448,18 @@ class _Module:
                 "if q_len > kv_len:",
                 '    raise NotImplementedError(f"{q_len} queries, {kv_len} keys: the mask leaves some without any")',
             ]
+        return lines
+
+    def heads_check(self) -> list[str]:
+        if self.match.sizes.heads == self.match.sizes.kv_heads:
+            told = "this kernel takes a key head for each query head, not {kv_heads} for {heads}"
+            return ["if kv_heads != heads:", f'    raise NotImplementedError(f"{told}")']
+        lines = [
+            "if heads % kv_heads:",
+            '    raise ValueError(f"{heads} query heads cannot share {kv_heads} key heads evenly")',
+        ]
+        if self.match.grouping == "block":
+            lines.append("group = heads // kv_heads  # query heads that share a key head")
         return lines
 
     def block_choice(self) -> list[str]:
@@ -479,24 +511,29 @@ class _Module:
 
     def call(self) -> list[str]:
         match = self.match
-        statics = ["rows=rows", "block_k=block_k", "kv_len=kv_len", f"factor={self.factor()}"]
+        statics = ["rows=rows", "block_k=block_k", f"factor={self.factor()}"]
+        if ", kv_len," in self.kernel().split(":\n", 1)[0]:
+            statics.insert(2, "kv_len=kv_len")
         if match.causal == "end":
             statics.append("shift=kv_len - q_len")
         head = "h" if match.sizes.heads == match.sizes.kv_heads else (
-            "jax.lax.div(h, heads // kv_heads)" if match.grouping == "block" else "jax.lax.rem(h, kv_heads)"
+            "jax.lax.div(h, group)" if match.grouping == "block" else "jax.lax.rem(h, kv_heads)"
         )
+        at = f"lambda {', '.join(self.order)}"
         specs = [
-            "pl.BlockSpec((None, None, block_q, head_dim), lambda b, h, i: (b, h, i, 0)),",
-            f"pl.BlockSpec((None, None, kv_len + padding, head_dim), lambda b, h, i: (b, {head}, 0, 0)),",
-            f"pl.BlockSpec((None, None, kv_len + padding, v_dim), lambda b, h, i: (b, {head}, 0, 0)),",
+            f"pl.BlockSpec((None, None, block_q, head_dim), {at}: (b, h, i, 0)),",
+            f"pl.BlockSpec((None, None, kv_len + padding, head_dim), {at}: (b, {head}, 0, 0)),",
+            f"pl.BlockSpec((None, None, kv_len + padding, v_dim), {at}: (b, {head}, 0, 0)),",
             *(f"{self.leaf_spec(leaf)}," for leaf in match.score.leaves),
         ]
+        counts = {"b": "batch", "h": "heads", "i": "pl.cdiv(q_len, block_q)"}
+        note = "" if self.order == "bhi" else "  # the batch last: what it shares stays in VMEM"
         return [
             f"functools.partial(_kernel, {', '.join(statics)}),",
             f"out_shape=jax.ShapeDtypeStruct((batch, heads, q_len, v_dim), jnp.{match.out_dtype}),",
-            "grid=(batch, heads, pl.cdiv(q_len, block_q)),",
+            f"grid=({', '.join(counts[axis] for axis in self.order)}),{note}",
             "in_specs=[", *(f"    {s}" for s in specs), "],",
-            "out_specs=pl.BlockSpec((None, None, block_q, v_dim), lambda b, h, i: (b, h, i, 0)),",
+            f"out_specs=pl.BlockSpec((None, None, block_q, v_dim), {at}: (b, h, i, 0)),",
             "compiler_params=pltpu.CompilerParams(",
             '    dimension_semantics=("parallel", "parallel", "parallel"), vmem_limit_bytes=VMEM_LIMIT',
             "),",
@@ -513,7 +550,7 @@ class _Module:
         index = ", ".join([
             "b" if "b" in kinds else "0", "h" if "h" in kinds else "0", "i" if "q" in kinds else "0", "0",
         ])
-        return f"pl.BlockSpec({shape}, lambda b, h, i: ({index}))"
+        return f"pl.BlockSpec({shape}, lambda {', '.join(self.order)}: ({index}))"
 
     def operands(self) -> list[str]:
         return ["queries", "keys", "values", *(self.local(leaf) for leaf in self.match.score.leaves)]
