@@ -93,9 +93,34 @@ def test_depth_in_steps_masks_what_lies_past_a_ragged_end(bench):
 @pytest.mark.parametrize("blocks", [{}, {"BLOCK_K": 256}, {"BLOCK_N": 256}], ids=str)
 @pytest.mark.parametrize(("function", "more"), [(row_max, {"b": ("n",)}), (row_mean, {})])
 def test_a_reduction_at_the_very_end_is_taken_block_by_block(bench, function, more, blocks):
-    match = bench.recognise("matmul", function, arrays(**more), arrays(96, 256, 256, **more))
+    found = bench.recognise("matmul", function, arrays(**more), arrays(96, 256, 256, **more))
+    (match,) = bench.recipes["matmul"].others(found)
     assert match.fold >= 0 and not match.holds_rows
     bench.assert_agrees(function, bench.kernel("matmul", match, **blocks), arrays(40, 700, 300, **more))
+
+
+def weighted_norm(x, w, s, r):
+    """Statistics of a second look (the variance), a number of each row and a whole second input after it."""
+    y = x @ w * s[:, None]
+    centred = y - jnp.mean(y, axis=-1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(jnp.square(centred), axis=-1, keepdims=True) + 1e-5) * s[:, None] + r
+
+
+@pytest.mark.parametrize(("function", "more"), [
+    (softmax, {"b": ("n",)}), (logsumexp, {}), (weighted_norm, {"s": ("m",), "r": ("m", "n")}),
+], ids=lambda v: getattr(v, "__name__", ""))
+def test_rows_are_reduced_while_blocks_of_columns_are_multiplied(bench, function, more):
+    """Several blocks each way, the last ones ragged: results come one block of rows behind, columns turn round."""
+    match = bench.recognise("matmul", function, arrays(**more), arrays(96, 256, 256, **more))
+    assert match.by_columns
+    kernel = bench.kernel("matmul", match, BLOCK_M=128, BLOCK_N=256)
+    bench.assert_agrees(function, kernel, arrays(300, 700, 128, **more))
+
+
+def test_whole_rows_stay_in_one_block_where_the_chips_cores_share_a_grid(bench):
+    v5p = {"b": ("n",)}
+    match = bench.recognise("matmul", softmax, arrays(**v5p), arrays(96, 256, 256, **v5p), chip="v5p")
+    assert match.holds_rows and not match.by_columns
 
 
 @pytest.mark.parametrize(("equation", "x", "w"), [
@@ -168,8 +193,11 @@ def test_declines_with_the_reason(bench, function, reason):
 
 
 def test_points_that_cannot_work_are_declined(bench):
-    match = bench.recognise("matmul", softmax, arrays(4096, 8192, 4096, b=("n",)), arrays(96, 256, 256, b=("n",)))
     recipe = bench.recipes["matmul"]
+    found = bench.recognise("matmul", softmax, arrays(4096, 8192, 4096, b=("n",)), arrays(96, 256, 256, b=("n",)))
+    with pytest.raises(Declined, match="takes whole"):
+        recipe.check(found, {"BLOCK_M": 512, "BLOCK_N": 512, "BLOCK_K": 256})
+    (match,) = recipe.others(found)
     with pytest.raises(Declined, match="MiB of VMEM"):
         recipe.check(match, {"BLOCK_M": 2048, "BLOCK_K": 4096})
     with pytest.raises(Declined, match="multiple of 128"):

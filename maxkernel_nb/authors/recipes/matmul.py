@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxkernel_nb.authors.base import TuningSpace
-from maxkernel_nb.authors.recipes import matmul_source
+from maxkernel_nb.authors.recipes import matmul_rows_source, matmul_source
 from maxkernel_nb.authors.recipes.base import (
     STEP_MS,
     VMEM_MARGIN,
@@ -28,11 +28,13 @@ from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
 from maxkernel_nb.authors.recipes.expressions import Expression, describe
 from maxkernel_nb.authors.recipes.graph import Graph
+from maxkernel_nb.authors.recipes.matmul_rows import RowSplit, reciprocals, split
 from maxkernel_nb.authors.recipes.views import base_of, flat, sample_points, unflatten, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
+PASSES = {"HIGH": 3, "HIGHEST": 6}  # of bfloat16 products for one of float32
 WHOLE = "int8"  # multiplied at twice the rate of bfloat16 and added up in int32
 
 
@@ -64,17 +66,23 @@ class MatmulMatch(Match):
     precision: str = ""
     narrowed: tuple[bool, bool] = (False, False)  # float32 inputs that the function multiplies as bfloat16
     second: int = -1
-    whole_rows: bool = False  # a reduction over n: one block holds whole rows
+    whole_rows: bool = False  # a reduction over n
+    by_columns: bool = False  # that is taken while blocks of columns are multiplied (``matmul_rows``)
     epilogue: Expression
 
     @property
     def fold(self) -> int:
         """The step that reduces a row at the very end, so that blocks of columns can be reduced one by one; or -1."""
-        return fold_of(self.epilogue) if self.whole_rows else -1
+        return fold_of(self.epilogue) if self.whole_rows and not self.by_columns else -1
 
     @property
     def holds_rows(self) -> bool:
-        return self.whole_rows and self.fold < 0
+        """A block holds whole rows of the product."""
+        return self.whole_rows and not self.by_columns and self.fold < 0
+
+    @property
+    def split(self) -> RowSplit | None:
+        return split(self.epilogue) if self.by_columns else None
 
     @property
     def products(self) -> int:
@@ -100,7 +108,19 @@ class MatmulRecipe(Recipe):
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
         _, expression, fields = read_cases(traces, task, _recognise_case)
-        return MatmulMatch(epilogue=expression, **fields)
+        match = MatmulMatch(epilogue=expression, **fields)
+        return _by_columns(match) if self._takes_columns(match) else match
+
+    def others(self, match: MatmulMatch) -> tuple[MatmulMatch, ...]:
+        return (match.model_copy(update={"by_columns": False}),) if match.by_columns else ()
+
+    def _takes_columns(self, match: MatmulMatch) -> bool:
+        """True where blocks of columns can be reduced one by one: one core, and the kept rows fit its VMEM."""
+        found = split(match.epilogue) if match.whole_rows and not match.batch_rank else None
+        if found is None or (match.out_kind == "full" and chip_named(match.chip).device_cores > 1):
+            return False
+        streamed = _by_columns(match)
+        return any(self.works(streamed, point) for point in _guesses(streamed))
 
     def space(self, match: MatmulMatch) -> TuningSpace:
         axes = _axes(match)
@@ -115,6 +135,8 @@ class MatmulRecipe(Recipe):
     def check(self, match: MatmulMatch, params: dict[str, int]) -> None:
         space = TuningSpace(axes=_axes(match))
         check_axes(params, space)
+        if match.by_columns and params["BLOCK_K"] < match.k:
+            raise Declined(f"BLOCK_K={params['BLOCK_K']} cuts the depth of {match.k}, which this kernel takes whole")
         for name, unit in (("BLOCK_M", 16), ("BLOCK_N", 128), ("BLOCK_K", 128)):
             if name in params and (params[name] < unit or params[name] % unit):
                 raise Declined(f"{name}={params[name]} is not a multiple of {unit}, the tile of the TPU's registers")
@@ -128,6 +150,9 @@ class MatmulRecipe(Recipe):
         moving += sum(area[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         moving += area[match.out_kind] * itemsize(match.out_dtype)
         accumulator = match.products * bm * bn * 4 + (bm * 512 if match.fold >= 0 else 0)
+        if (found := match.split) is not None:
+            accumulator = bm * pad_up(match.n, bn) * 4 if found.held else 0
+            accumulator += bm * 512 * (len(found.kept) + 2 * len(found.first))
         # the product itself, and one f32 temporary of the epilogue that does not fit the registers
         temporaries = bm * bn * 4 * (2 + match.products if match.epilogue.steps else 1)
         return 2 * moving + accumulator + temporaries
@@ -149,7 +174,9 @@ class MatmulRecipe(Recipe):
         down, across = -(-match.m // bm), -(-match.n // bn)
         left = match.m * match.k * itemsize(match.dtypes[match.lhs])
         right = match.products * match.k * match.n * itemsize(match.dtypes[match.rhs])
-        if depth > 1:
+        if match.by_columns:
+            again = right * (down - 1) * (1 - 1 / across)
+        elif depth > 1:
             again = (left * (across - 1) + right * (down - 1)) * (1 - 1 / depth)
         else:  # the outer axis' operand stays for all of its steps; the renderer takes the cheaper order
             rows_outer = right * (down - 1) * (1 - 1 / across)
@@ -162,7 +189,8 @@ class MatmulRecipe(Recipe):
         bm, bn, bk = rendered_blocks(match, params)
         bm, bn = pad_up(bm, 16), pad_up(bn, 128)
         steps = match.batch * -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
-        passes = match.products * (1 if match.dots_dtype == "bfloat16" else 3)
+        each = 0.5 if match.dots_dtype == WHOLE else PASSES.get(match.precision, 1)
+        passes = match.products * (1 if match.dots_dtype == "bfloat16" else each)
         padded = 2.0 * bm * pad_up(bn, chip.mxu_size) * pad_up(bk, chip.mxu_size) * passes
         work = 1e3 * padded / (chip.device_tflops * 1e12)
         if bk < match.k:  # the accumulator is read and written by every step
@@ -194,7 +222,10 @@ class MatmulRecipe(Recipe):
             ),
             attacks=bound.attacks(chip),
             tiling=params,
-            grid="(m, n) blocks" if whole_k else "(m, n, k) blocks, k innermost",
+            grid=(
+                "(m, n) blocks, results one block of rows behind" if match.by_columns and match.out_kind == "full"
+                else "(m, n) blocks" if whole_k else "(m, n, k) blocks, k innermost"
+            ),
             memory=f"blocks {bm}x{bk} and {bk}x{bn}, result {bm}x{bn} in float32, all in VMEM",
             pipelining="Pallas double-buffers each block: the next is fetched while this one is multiplied",
             recipe=self.name,
@@ -202,11 +233,15 @@ class MatmulRecipe(Recipe):
         )
 
     def render(self, match: MatmulMatch, params: dict[str, int]) -> str:
-        bound = self.bound(match)
-        return matmul_source.render(
-            match, params, block_shape(match, params), bound_text=bound_text(bound, match.chip),
-            vmem_limit=self.vmem_limit(match, params),
-        )
+        text, limit = bound_text(self.bound(match), match.chip), self.vmem_limit(match, params)
+        blocks, found = block_shape(match, params), match.split
+        if found is not None:
+            return matmul_rows_source.render(match, params, blocks, text, limit, found)
+        return matmul_source.render(match, params, blocks, bound_text=text, vmem_limit=limit)
+
+
+def _by_columns(match: MatmulMatch) -> MatmulMatch:
+    return match.model_copy(update={"by_columns": True, "epilogue": reciprocals(match.epilogue)})
 
 
 def fold_of(epilogue: Expression) -> int:
@@ -259,6 +294,8 @@ def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
     }
     if match.holds_rows:
         del axes["BLOCK_N"]
+    if match.by_columns:
+        axes["BLOCK_K"] = (pad_up(match.k, 128),)
     return axes
 
 
@@ -271,7 +308,8 @@ def _guesses(match: MatmulMatch) -> list[dict[str, int]]:
     else:
         shapes = [(1024, 512), (2048, 512), (512, 512), (1024, 1024), (2048, 1024), (256, 256)]
     points: list[dict[str, int]] = []
-    for k in (*deepest[:1], 2048, 1024, 256):
+    depths = axes["BLOCK_K"] if match.by_columns else (*deepest[:1], 2048, 1024, 256)
+    for k in depths:
         for m, n in shapes:
             point = {"BLOCK_M": _nearest(axes["BLOCK_M"], m), "BLOCK_K": _nearest(axes["BLOCK_K"], k)}
             if not match.holds_rows:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.base import itemsize
+from maxkernel_nb.authors.recipes.describing import said
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
@@ -14,7 +15,7 @@ from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper,
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.matmul import MatmulMatch
 
-_RESERVED = {
+RESERVED = {
     "jax", "jnp", "lax", "pl", "pltpu", "functools", "m", "n", "k", "rows", "columns", "block_m", "block_n", "block_k",
     "product", "acc", "kernel", "out", "step", "steps", "k_index", "block", "blocks", "value", "column",
     "share", "sofar", "reduced",
@@ -38,10 +39,10 @@ def _turn(outer, inner, steps):
 def render(
     match: MatmulMatch, params: dict[str, int], blocks: tuple[int, int, int], bound_text: str, vmem_limit: int
 ) -> str:
-    return _Module(match, params, blocks, bound_text, vmem_limit).text()
+    return Module(match, params, blocks, bound_text, vmem_limit).text()
 
 
-class _Module:
+class Module:
     def __init__(
         self, match: MatmulMatch, params: dict[str, int], blocks: tuple[int, int, int], bound_text: str, vmem_limit: int
     ) -> None:
@@ -87,21 +88,25 @@ class _Module:
         helpers = [BLOCK_HELPER] if not self.match.batch_rank or not self.whole_k else []
         helpers += [_TURN_HELPER] if self.snake else []
         terms = 2 if self.match.dots_dtype == "bfloat16" else 3
+        helpers += self.more_helpers()
         helpers += erf_helper(self.epilogue_text()) + run_helpers(self.epilogue_text(), terms)
         parts = [self.header(), self.imports(), self.constants(), *helpers, self.kernel(), self.entry()]
         return "\n\n".join(p.strip("\n") for p in parts[:3]) + "\n\n\n" + "\n\n\n".join(
             p.strip("\n") for p in parts[3:]
         ) + "\n"
 
+    def more_helpers(self) -> list[str]:
+        return []
+
     def header(self) -> str:
         match = self.match
         bm, bn, bk = self.blocks
         what = f"{match.signature.entry}: {' and '.join(f'{self.x} @ {w}' for w in self.weights)}"
         pair = len(self.weights) == 2
-        what += f" and everything after {'them' if pair else 'it'} in one" if match.epilogue.steps else " as a"
-        what += " Pallas TPU kernel."
+        after = said(match.epilogue)
+        what += f", then {after}, in one Pallas TPU kernel." if after else " as a Pallas TPU kernel."
         why = "Both products are" if pair else "The product is"
-        why += f" accumulated in {self.sums} in VMEM"
+        why += f" {'taken' if self.whole_k else 'accumulated'} in {self.sums} in VMEM"
         why += " and finished there: no intermediate goes to HBM." if match.epilogue.steps else "."
         why += f" A block of {self.x} is read once for both." if pair else ""
         tiles = f"Tiles: {bm} x {bn} results from {bm} x {bk} and {bk} x {bn} inputs"
@@ -122,7 +127,7 @@ class _Module:
 
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes")
+        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
         return "\n".join(lines)
 
     def ragged_text(self) -> str:
@@ -134,10 +139,10 @@ class _Module:
     def epilogue(self, product: str, second: str = "") -> list[str]:
         """Lines that load the leaves, compute, and store."""
         lines, names = [], {"acc": product} | ({"acc2": second} if second else {})
-        taken = set(_RESERVED) | set(self.match.signature.params) | set(self.products)
+        taken = set(RESERVED) | set(self.match.signature.params) | set(self.products)
         for i, leaf in enumerate(self.match.epilogue.leaves):
             stem = self.leaf_name(leaf)
-            name = stem if stem not in names.values() and stem not in _RESERVED else f"{stem}_{leaf.kind}"
+            name = stem if stem not in names.values() and stem not in RESERVED else f"{stem}_{leaf.kind}"
             names[f"@{i}"] = name
             load = f"{self.ref(leaf)}[0, 0]" if leaf.kind == "scalar" else f"{self.ref(leaf)}[...]"
             lines.append(f"{name} = {load}.astype(jnp.float32)")

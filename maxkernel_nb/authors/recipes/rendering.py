@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from maxkernel_nb.authors.recipes.expressions import Expression, Step
 from maxkernel_nb.authors.recipes.text import fresh_name
@@ -30,10 +30,14 @@ LINE = 76
 
 
 class Lines:
-    """Renders one expression. ``names`` maps leaves (``@i``) and recipe names (``acc``) to source text."""
+    """Renders one expression. ``names`` maps leaves (``@i``) and recipe names (``acc``) to source text; steps of
+    ``named`` get a line of their own."""
 
-    def __init__(self, expression: Expression, names: Mapping[str, str], taken: set[str] | None = None) -> None:
-        self.expression = expression
+    def __init__(
+        self, expression: Expression, names: Mapping[str, str], taken: set[str] | None = None,
+        named: Iterable[str] = (),
+    ) -> None:
+        self.expression, self.named = expression, frozenset(named)
         self.text: dict[str, tuple[str, int]] = {k: (v, _ATOM if v.isidentifier() else 0) for k, v in names.items()}
         for i, constant in enumerate(expression.constants):
             plain = constant.text.replace(".", "").replace("_", "").replace("e-", "").isalnum()
@@ -46,7 +50,7 @@ class Lines:
         for i, step in enumerate(self.expression.steps):
             text, level = self.step(step)
             argument = f"%{i}"
-            if self.expression.uses(argument) > 1 or len(text) > LINE:
+            if argument in self.named or self.expression.uses(argument) > 1 or len(text) > LINE:
                 name = self.fresh(_NAMES.get(step.op, "y"))
                 self.lines.append(f"{name} = {text}")
                 text, level = name, _ATOM
