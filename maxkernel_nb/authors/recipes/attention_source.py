@@ -110,7 +110,7 @@ class _Module:
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
         lines += [
-            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes",
+            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler",
             "LOG2_E = math.log2(math.e)  # exp(x) = exp2(x * LOG2_E), and exp2 is what the hardware has",
             "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
         ]

@@ -122,7 +122,7 @@ class _Module:
             f"import functools\nimport math\n\nimport jax\nimport jax.numpy as jnp\n{lax}"
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
-        constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes"
+        constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"
         head = "\n\n".join((self.header(), imports, constants))
         return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, self.entry())) + "\n"
 

@@ -159,7 +159,7 @@ class GroupedRecipe(Recipe):
             body += [*match.after, f"return {match.result}"]
         entry = f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(body))
         constants = [f"{name} = {value}" for name, value in params.items()]
-        constants.append(f"VMEM_LIMIT = {limit // 2**20} * 2**20  # bytes")
+        constants.append(f"VMEM_LIMIT = {limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
         constants.append("TILE = 16  # rows of one tile in HBM: where a copy may begin")
         parts = [grouped_source.GROUPED, entry]
         return fold_raises(grouped_source.module(header, constants, parts, uses_lax(body)))

@@ -64,7 +64,7 @@ class _Module:
 
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        return "\n".join([*lines, f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes"])
+        return "\n".join([*lines, f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"])
 
     # the kernel
 

@@ -35,17 +35,18 @@ def _run_sum(x, size):
     """The sum of each run of ``size`` neighbouring columns, held in every one of them.
 
     Two products with zeros and ones: the MXU adds, where moving values between lanes would cost more than the main
-    product. It takes bfloat16, so float32 values go in as {terms} parts that add up to them.
+    product.
     """
     columns = x.shape[1]
     shape = (columns, columns // size)
     member = jax.lax.broadcasted_iota(jnp.int32, shape, 0) // size == jax.lax.broadcasted_iota(jnp.int32, shape, 1)
     member = member.astype(jnp.float32).astype(jnp.bfloat16)
-    sums = _exact_dot(x, member, (1, 0))
-    return _exact_dot(sums, member, (1, 1))
+    sums = _split_dot(x, member, (1, 0))
+    return _split_dot(sums, member, (1, 1))
 '''
-_EXACT_DOT = '''
-def _exact_dot(x, member, axes):
+_SPLIT_DOT = '''
+def _split_dot(x, member, axes):
+    """``x`` times zeros and ones, ``x`` in {terms} bfloat16 parts: {bits} of the 24 bits of each value count."""
     total = 0.0
     for _ in range({terms}):
         part = x.astype(jnp.bfloat16)
@@ -88,9 +89,9 @@ _RUNS = {
 def run_helpers(text: str, terms: int = 2) -> list[str]:
     """The helpers for reductions over runs of columns that the rendered text calls.
 
-    ``terms``: 2 where inputs are bfloat16 (16 bits of a value are added exactly), 3 for float32.
+    ``terms``: 2 where inputs are bfloat16 (16 bits of a value count), 3 for float32.
     """
-    sums = [_EXACT_DOT.format(terms=terms), _RUN_SUM.format(terms=terms)] if "_run_sum(" in text else []
+    sums = [_SPLIT_DOT.format(terms=terms, bits=min(24, 8 * terms)), _RUN_SUM] if "_run_sum(" in text else []
     return sums + [_RUN.format(name=name, **words) for name, words in _RUNS.items() if f"_run_{name}(" in text]
 
 
