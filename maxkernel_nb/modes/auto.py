@@ -11,6 +11,7 @@ from maxkernel_nb.agents.improver import improve
 from maxkernel_nb.agents.planner import no_baseline, plan, profile_reference
 from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.agents.tuner import tune
+from maxkernel_nb.agents.variants import fastest_way
 from maxkernel_nb.approvals import settle
 from maxkernel_nb.authors.model_errors import AttemptFailed
 from maxkernel_nb.engine.runtime import Runtime
@@ -48,7 +49,7 @@ async def _find_best(runtime: Runtime) -> None:
         made = await plan(runtime)
         first, judgement = await implement(runtime, made)
         if judgement.assessment.correct:
-            await tune(runtime, made, first)
+            await tune(runtime, *await fastest_way(runtime, made, first))
     except AttemptFailed as error:
         runtime.note(f"Round 1 gave nothing: {error}", "warning")
     except Declined as error:

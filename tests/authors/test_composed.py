@@ -1,37 +1,14 @@
-"""Whole functions that people have: one part in a kernel, the rest in plain JAX around it."""
+"""Whole functions that people have: some parts in kernels, the rest in plain JAX between them."""
+
+import ast
 
 import jax
 import jax.numpy as jnp
+import pytest
 
-
-def _normed(x, g):
-    wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + 1e-6) * g).astype(x.dtype)
-
-
-def transformer_layer(x, g1, packed, out, g2, gate, up, down, heads=4):
-    batch, length, width = x.shape
-    qkv = (_normed(x, g1) @ packed).reshape(batch, length, 3, heads, width // heads)
-    q, k, v = (qkv[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k, preferred_element_type=jnp.float32) / (width // heads) ** 0.5
-    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e30)
-    read = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(x.dtype), v)
-    x = x + read.transpose(0, 2, 1, 3).reshape(batch, length, width) @ out
-    h = _normed(x, g2)
-    return x + (jax.nn.silu(h @ gate) * (h @ up)) @ down
-
-
-def mamba_block(x, gate, value, b, c, step, step_bias, rate, g, out, heads=4, state=128):
-    batch, length, width = x.shape
-    values = jax.nn.silu(x @ value).reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
-    keys, queries = (jnp.broadcast_to((x @ w)[:, None], (batch, heads, length, state)) for w in (b, c))
-    steps = jax.nn.softplus((x @ step).astype(jnp.float32) + step_bias).transpose(0, 2, 1)
-    travelled = jnp.cumsum(-jnp.exp(rate)[None, :, None] * steps, -1)
-    decay = jnp.exp(travelled[..., :, None] - travelled[..., None, :])
-    decay = jnp.where(jnp.tril(jnp.ones((length, length), bool)), decay, 0.0)
-    weights = jnp.einsum("bhqd,bhkd->bhqk", queries, keys, preferred_element_type=jnp.float32) * decay
-    y = jnp.einsum("bhqk,bhkd->bhqd", weights.astype(x.dtype), values).transpose(0, 2, 1, 3)
-    return x + _normed(y.reshape(batch, length, width) * jax.nn.silu(x @ gate), g) @ out
+from maxkernel_nb.authors.recipes.merging import merged
+from maxkernel_nb.errors import Declined
+from tests.authors.whole_models import mamba_block, mlp_block, transformer_layer
 
 
 def _weights(*shape):
@@ -51,11 +28,64 @@ def _shapes(length, width, inner):
             "up": _weights(width, inner), "down": _weights(inner, width)}
 
 
-def test_a_transformer_layer_gets_its_attention_as_a_kernel(bench):
+def _mlp_shapes(length, width, inner):
+    return {"x": ((length, width), "bfloat16"), "g": ((width,), "float32"), "gate": _weights(width, inner),
+            "up": _weights(width, inner), "down": _weights(inner, width)}
+
+
+def _kernels(match):
+    return [part.kernel for part in match.parts]
+
+
+def test_a_transformer_layer_gets_its_attention_as_a_kernel_and_more_parts_as_other_choices(bench):
     small = _shapes(128, 256, 384)
     match = bench.recognise("parts", transformer_layer, _shapes(4096, 2048, 5632), small, static={"heads": 4})
     assert (match.part, len(match.arguments)) == ("attention", 3)
-    bench.assert_agrees(transformer_layer, bench.kernel("parts", match), small)
+    gated, everything, normed = bench.recipes["parts"].others(match)
+    assert _kernels(gated) == ["_attention", "_product"]
+    assert _kernels(normed) == ["_normed", "_attention", "_normed2", "_product"]
+    assert _kernels(everything) == ["_normed", "_attention", "_product", "_normed2", "_product2", "_product3"]
+    bench.assert_agrees(transformer_layer, bench.kernel("parts", everything), small)
+
+
+def test_a_plan_says_what_is_left_to_xla_and_what_layout_changes_move(bench):
+    shapes = _shapes(4096, 2048, 5632), _shapes(128, 256, 384)
+    match = bench.recognise("parts", transformer_layer, *shapes, static={"heads": 4})
+    recipe = bench.recipes["parts"]
+    plan = recipe.plan(match, recipe.space(match).seeds[0])
+    moved = 3 * 2 * 3 * 4096 * 2048 * 2  # queries, keys and values are each cut out of the packed product
+    assert match.layout_bytes == moved and f"{moved / 1e6:.1f} MB" in plan.summary
+    assert "3 matmul parts, which may be no faster as a kernel" in plan.summary
+    [several] = [m for m in recipe.others(match) if len(m.parts) == 2]
+    told = recipe.plan(several, recipe.space(several).seeds[0])
+    assert told.strategy.startswith("2 parts as kernels: _attention (") and "_product: " in told.grid
+    assert recipe.match_type.from_dict(told.spec) == several.model_copy(update={"choices": ()})
+
+
+def test_points_of_several_kernels_change_one_kernel_at_a_time(bench):
+    match = bench.recognise("parts", mlp_block, _mlp_shapes(4096, 2048, 5632), _mlp_shapes(48, 256, 384))
+    recipe = bench.recipes["parts"]
+    for choice in recipe.others(match):
+        space = recipe.space(choice)
+        prefixes = {part.kernel.strip("_").upper() for part in choice.parts}
+        assert {axis.split("_")[0] for axis in space.axes} == prefixes
+        for seed in space.seeds:
+            recipe.check(choice, seed)
+            assert len({axis.split("_")[0] for axis in seed if seed[axis] != space.seeds[0][axis]}) <= 1
+        with pytest.raises(Declined, match="unknown constants BLOCK_M"):
+            recipe.check(choice, {**space.seeds[0], "BLOCK_M": 128})
+
+
+def test_an_mlp_block_gets_its_norm_and_its_gated_product_as_kernels(bench):
+    small = _mlp_shapes(48, 256, 384)
+    match = bench.recognise("parts", mlp_block, _mlp_shapes(4096, 2048, 5632), small)
+    everything, normed = bench.recipes["parts"].others(match)
+    assert _kernels(everything) == ["_normed", "_product", "_product2"]
+    source = bench.recipes["parts"].render(normed, bench.recipes["parts"].space(normed).seeds[0])
+    functions = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    assert functions.count("_block") == 1 and functions[-1] == "mlp_block"
+    assert "out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32)" not in source  # written as the product reads it
+    bench.assert_agrees(mlp_block, bench.kernel("parts", everything), small)
 
 
 def test_a_mamba_block_gets_its_recurrence_as_a_kernel_in_chunks(bench):
@@ -63,6 +93,8 @@ def test_a_mamba_block_gets_its_recurrence_as_a_kernel_in_chunks(bench):
     match = bench.recognise("parts", mamba_block, _block_shapes(4096, 2048), small, static={"heads": 4, "state": 128})
     assert match.part == "recurrence"
     bench.assert_agrees(mamba_block, bench.kernel("parts", match, CHUNK=128), small)
+    gated = bench.recipes["parts"].others(match)[0]
+    assert _kernels(gated) == ["_recurrence", "_product"]
 
 
 def gated_sum(x, w, b, r):
@@ -77,3 +109,34 @@ def test_a_slice_read_beside_a_product_is_taken_before_the_kernel(bench):
     match = bench.recognise("parts", gated_sum, shapes(2048, 4096, 4096), shapes(48, 256, 384))
     assert match.part == "matmul" and len(match.before) == 1 and not match.after
     bench.assert_agrees(gated_sum, bench.kernel("parts", match), shapes(48, 256, 384))
+
+
+def triangle(pair, mask, left, left_gate, right, right_gate):
+    masked = pair * mask
+    left = (masked @ left) * jax.nn.sigmoid(masked @ left_gate)
+    right = (masked @ right) * jax.nn.sigmoid(masked @ right_gate)
+    return jnp.einsum("ikc,jkc->ijc", left, right)
+
+
+def test_the_gated_sides_of_a_triangle_product_are_kernels_that_scale_rows_after_the_product(bench):
+    def shapes(n, c):
+        return {"pair": ((n, n, c), "bfloat16"), "mask": ((n, n, 1), "bfloat16"),
+                **dict.fromkeys(("left", "left_gate", "right", "right_gate"), _weights(c, c))}
+
+    match = bench.recognise("parts", triangle, shapes(512, 128), shapes(32, 128))
+    [both] = bench.recipes["parts"].others(match)
+    assert [part.recipe for part in both.parts] == ["matmul", "matmul"] and not both.before
+    assert all({"pair", "mask"} <= set(part.arguments) for part in both.parts)
+    bench.assert_agrees(triangle, bench.kernel("parts", both), shapes(32, 128))
+
+
+def test_names_that_two_kernels_share_get_the_kernels_name_and_equal_helpers_are_kept_once():
+    def module(kernel, size):
+        return (f"# {kernel}\n\nimport jax\n\nSIZE = {size}  # rows\n\n\ndef _half(x):\n    return x // 2\n\n\n"
+                f"def _limit(x):\n    return min(x, SIZE)\n\n\ndef {kernel}(x):\n    return _limit(_half(x))\n")
+
+    found = merged({"_one": module("_one", 3), "_two": module("_two", 5)}, "def f(x):\n    return _one(x) + _two(x)")
+    space = {}
+    exec(compile(found, "merged", "exec"), space)
+    assert space["f"](100) == 8 and space["ONE_SIZE"] == 3 and space["TWO_SIZE"] == 5
+    assert found.count("def _half(") == 1 and {"_one_limit", "_two_limit"} <= set(space)

@@ -95,11 +95,18 @@ class Aligned:
                 found[source].append(number)
         return found
 
-    def region(self, root: int, cuts: Mapping[int, str]) -> list[Graph]:
-        """Per case, the graph of ``root`` with ``cuts`` (node -> dtype) as its parameters, in that order."""
-        return [self._region(case, root, cuts) for case in range(len(self.graphs))]
+    def region(
+        self, root: int, cuts: Mapping[int, str], scaled: Mapping[int, tuple[int, int]] | None = None
+    ) -> list[Graph]:
+        """Per case, the graph of ``root`` with ``cuts`` (node -> dtype) as its parameters, in that order.
 
-    def _region(self, case: int, root: int, cuts: Mapping[int, str]) -> Graph:
+        ``scaled``: products of scaled rows (product -> rows, scales), whose results are scaled instead.
+        """
+        return [self._region(case, root, cuts, scaled or {}) for case in range(len(self.graphs))]
+
+    def _region(
+        self, case: int, root: int, cuts: Mapping[int, str], scaled: Mapping[int, tuple[int, int]]
+    ) -> Graph:
         graph, made = self.graphs[case], Graph()
         made.arrays, made.equations = graph.arrays, graph.equations
         new: dict[int, int] = {}
@@ -110,7 +117,15 @@ class Aligned:
             if number not in new:
                 node = graph[self.members[number][case]]
                 inputs = tuple(new[i] for i in self.inputs(number))
-                new[number] = made.add(Node(node.op, inputs, node.shape, node.dtype, node.attrs))
+                if number not in scaled:
+                    new[number] = made.add(Node(node.op, inputs, node.shape, node.dtype, node.attrs))
+                    continue
+                rows, scale = scaled[number]
+                product = made.add(Node(node.op, (new[rows], inputs[1]), node.shape, node.dtype, node.attrs))
+                wide = graph[self.members[scale][case]]
+                source = new[self.inputs(scale)[0]]
+                scales = made.add(Node(wide.op, (source,), node.shape, wide.dtype, wide.attrs))
+                new[number] = made.add(Node("mul", (product, scales), node.shape, node.dtype))
         made.outputs = (new[root],)
         made.output_dtypes = (graph[self.members[root][case]].dtype,)
         return made

@@ -280,7 +280,7 @@ class Composer:
         before, arguments, cut_names = writer.inputs(region)
         match = self._recognised(region, kernel, tuple(f"{n}_in" if n in _OWN else n for n in cut_names))
         recipe.space(match)
-        made = writer.alone if alone else writer.plain.fresh(kernel.strip("_"))
+        made = writer.alone if alone else kernel.strip("_")
         return Part(recipe=recipe.name, spec=match.to_dict(), kernel=kernel, before=before, arguments=arguments,
                     made=made), match
 
@@ -290,7 +290,7 @@ class Composer:
             "entry": kernel, "params": names, "static": {}, "trees": (), "returns": None, "source": "",
             "name": kernel,
         })
-        graphs = self.aligned.region(region.root, region.cuts)
+        graphs = self.aligned.region(region.root, region.cuts, region.scaled)
         for graph in graphs:
             graph.output_dtypes = (read_as(self.aligned, region.root),)
         return self.recipes[region.recipe].recognise(dict(zip(self.names, graphs, strict=True)), inner)
@@ -323,11 +323,13 @@ class Writer:
         self.plain = Plain(aligned, params, task.static, {*self.used, "_fused", "_part", *words})
 
     def kernels(self, found: Sequence[Region]) -> list[str]:
-        """A name for each region's kernel, in order."""
+        """A name for each region's kernel, in order; its result has the same without the underscore."""
         if len(found) == 1:
             return ["_fused" if self.task.entry != "_fused" else "_part"]
-        taken = set(self.used)
-        return [fresh_name("_" + _NAMES.get(r.recipe, r.recipe), taken) for r in sorted(found, key=lambda r: r.root)]
+        taken = {*self.used, *(f"_{name}" for name in self.used)}
+        names = [fresh_name("_" + _NAMES.get(r.recipe, r.recipe), taken) for r in sorted(found, key=lambda r: r.root)]
+        self.plain.taken |= {name.strip("_") for name in names}
+        return names
 
     def inputs(self, region: Region) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """The lines before a kernel, the source of what it is given, and the names of that."""

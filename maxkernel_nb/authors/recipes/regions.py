@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from maxkernel_nb import compat
 from maxkernel_nb.authors.recipes.aligned import Aligned
@@ -18,11 +18,16 @@ _FREE = frozenset({"const", "iota", "array"})
 
 @dataclass(frozen=True)
 class Region:
-    """``root`` is what the kernel computes, ``cuts`` what it is given (node -> dtype), ``recipe`` who may serve it."""
+    """``root`` is what the kernel computes, ``cuts`` what it is given (node -> dtype), ``recipe`` who may serve it.
+
+    ``scaled``: products of rows that are scaled first: product -> (rows, one scale a row). It is the same to scale
+    the product's rows, where a kernel has them in VMEM.
+    """
 
     recipe: str
     root: int
     cuts: dict[int, str]
+    scaled: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def regions(aligned: Aligned) -> Iterator[Region]:
@@ -37,7 +42,10 @@ def regions(aligned: Aligned) -> Iterator[Region]:
                     yield Region(recipe, root, split)
     for pair in _sharing(aligned, dots[:4]):
         shared = _roots(aligned, pair[1])
+        scaled = _scaled(aligned, pair)
         for root in (r for r in _roots(aligned, pair[0]) if r in shared):
+            if scaled:
+                yield Region("matmul", root, _cuts(aligned, root, set(pair), scaled=scaled), scaled)
             yield Region("matmul", root, _cuts(aligned, root, set(pair)))
     for loop in _loops(aligned):
         for as_read in (False, True):
@@ -77,6 +85,28 @@ def _sharing(aligned: Aligned, dots: list[int]) -> Iterator[tuple[int, int]]:
         rows = {_base(aligned, aligned.inputs(dot)[0]) for dot in (first, second)}
         if len(rows) == 1 and first not in aligned.ancestors(second):
             yield first, second
+
+
+def _scaled(aligned: Aligned, dots: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+    """Products of scaled rows with the rows and the scales, where all of ``dots`` are."""
+    found = {dot: pair for dot in dots if (pair := _row_scale(aligned, dot)) is not None}
+    return found if len(found) == len(dots) else {}
+
+
+def _row_scale(aligned: Aligned, dot: int) -> tuple[int, int] | None:
+    node, (rows, columns) = aligned[dot], aligned.inputs(dot)
+    last = len(aligned[rows].shape) - 1
+    if node.attr("contract") != ((last,), (0,)) or node.attr("batch")[0] or len(aligned[columns].shape) != 2:
+        return None
+    if aligned[rows].op != "mul":
+        return None
+    for scale, other in (aligned.inputs(rows), reversed(aligned.inputs(rows))):
+        if aligned[scale].op == "broadcast":
+            source = aligned[aligned.inputs(scale)[0]]
+            if all(axis != last or size == 1 for axis, size in zip(aligned[scale].attr("dims"), source.shape,
+                                                                   strict=True)):
+                return other, scale
+    return None
 
 
 def _loops(aligned: Aligned) -> list[int]:
@@ -131,7 +161,7 @@ def _descendants(users: dict[int, list[int]], start: int, avoid: int | None = No
 
 
 def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False,
-          beside_as_read: bool = False) -> dict[int, str]:
+          beside_as_read: bool = False, scaled: Mapping[int, tuple[int, int]] | None = None) -> dict[int, str]:
     """Inputs of a region around products: their operands as they are, and what is not elementwise beside them.
 
     ``as_read``: operands in the shape that the product reads (a head of packed ones), not the array that holds them;
@@ -148,7 +178,12 @@ def _cuts(aligned: Aligned, root: int, dots: set[int], as_read: bool = False,
         seen.add(number)
         node = aligned[number]
         if number in dots:
-            for operand, dtype in zip(aligned.inputs(number), node.attr("operands"), strict=True):
+            operands = aligned.inputs(number)
+            if scaled and number in scaled:
+                rows, scale = scaled[number]
+                operands = (rows, *operands[1:])
+                todo += aligned.inputs(scale)
+            for operand, dtype in zip(operands, node.attr("operands"), strict=True):
                 base = _base(aligned, operand)
                 if base in inside:
                     todo.append(operand)

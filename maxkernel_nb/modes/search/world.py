@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maxkernel_nb.agents.planner import plan as first_plan
+from maxkernel_nb.agents.variants import other_plans
 from maxkernel_nb.authors.kernel_text import make_candidate, set_constants, space_in
 from maxkernel_nb.authors.model_errors import AttemptFailed
 from maxkernel_nb.engine.graph import Graph
@@ -14,13 +15,8 @@ from maxkernel_nb.errors import Declined
 from maxkernel_nb.events import EdgeKind
 from maxkernel_nb.modes.search.contract import Draw, Family, Preview
 from maxkernel_nb.task import Assessment, Candidate, Plan
-from maxkernel_nb.values import Value
 
 PERSON = "person"
-
-
-class Plans(Value):
-    plans: tuple[Plan, ...] = ()
 
 
 class AuthorWorld:
@@ -38,7 +34,7 @@ class AuthorWorld:
 
     async def open(self) -> None:
         """Raises ``Declined`` with the author's reasons when it knows no way at all."""
-        plans = [await first_plan(self.runtime), *(await self._other_plans()).plans]
+        plans = [await first_plan(self.runtime), *await other_plans(self.runtime)]
         reasons = []
         for plan in plans:
             try:
@@ -48,18 +44,6 @@ class AuthorWorld:
                 self.runtime.note(f"Nothing came of the plan {plan.strategy!r}: {error}", "warning")
         if not self.families:
             raise Declined("no plan gave a kernel: " + "; ".join(reasons))
-
-    async def _other_plans(self) -> Plans:
-        """The author's other ways to the same result, where it can name them."""
-        author: Any = self.runtime.author
-        if getattr(author, "other_plans", None) is None:
-            return Plans()
-
-        async def work() -> Plans:
-            return Plans(plans=await author.other_plans(self.runtime.view))
-
-        return await self.runtime.step("other-plans", "planner", "Look for other ways", work, Plans,
-                                       lambda p: ", ".join(x.strategy for x in p.plans) or "none")
 
     async def _begin(self, plan: Plan) -> None:
         key = plan.recipe or f"plan {len(self.families) + 1}"
