@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BF16, F32 = "bfloat16", "float32"
+BF16, F32, F8 = "bfloat16", "float32", "float8_e4m3fn"
 
 
 def rms_norm(x, g):
@@ -32,6 +32,21 @@ def cube_norm(x):
 
 def gelu_product(x, w, b):
     return jax.nn.gelu(x @ w + b)
+
+
+def scaled_int8(x, w, s, t):
+    """A quantised layer: whole numbers, a scale of each row and of each column."""
+    whole = jax.lax.dot(x, w, preferred_element_type=jnp.int32)
+    return jax.nn.relu(whole.astype(jnp.float32) * s[:, None] * t).astype(jnp.bfloat16)
+
+
+def int8_weights(x, w, s):
+    """Weights of eight bits, activations of sixteen."""
+    return (x @ w.astype(x.dtype)) * s
+
+
+def scaled_float8(x, w, s):
+    return (jax.lax.dot(x, w, preferred_element_type=jnp.float32) * s).astype(jnp.bfloat16)
 
 
 def gated_halves(x, gate, up, b, r):
@@ -110,6 +125,19 @@ def causal_depthwise(x, w, b):
 def depthwise_image(x, w, r):
     y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=x.shape[1])
     return jnp.tanh(y) * r
+
+
+def upsampled_norm(x, w, b, g):
+    """A transposed convolution as PyTorch defines it, then a norm over the last axis."""
+    y = jax.lax.conv_general_dilated(
+        x, jnp.flip(w, (2, 3, 4)).swapaxes(0, 1), (1, 1, 1), [(2, 2)] * 3, lhs_dilation=(2, 2, 2)
+    ) + b[:, None, None, None]
+    return jax.nn.silu((y - y.mean(-1, keepdims=True)) * jax.lax.rsqrt(y.var(-1, keepdims=True) + 1e-5) * g)
+
+
+def upsampled_image(x, w, b):
+    y = jax.lax.conv_general_dilated(x, w, (1, 1), ((2, 2), (2, 2)), lhs_dilation=(3, 3))
+    return jax.nn.softmax(y * b[:, None, None], axis=-1)
 
 
 def retention(q, k, v):
@@ -252,6 +280,19 @@ SAMPLES = {
     "cube_norm": ("rows", cube_norm, {"x": ((512, 16, 128), F32)}, {"x": ((6, 4, 130), F32)}),
     "gelu_product": ("matmul", gelu_product, _product(2048, 1024, 1024, b="n"), _product(96, 256, 128, b="n")),
     "grouped_norm": ("matmul", grouped_norm, _product(2048, 1024, 1024), _product(40, 256, 128)),
+    "scaled_int8": (
+        "matmul", scaled_int8,
+        {"x": ((2048, 1024), "int8"), "w": ((1024, 1024), "int8"), "s": ((2048,), F32), "t": ((1024,), F32)},
+        {"x": ((40, 256), "int8"), "w": ((256, 256), "int8"), "s": ((40,), F32), "t": ((256,), F32)},
+    ),
+    "int8_weights": (
+        "matmul", int8_weights, {"x": ((2048, 1024), BF16), "w": ((1024, 1024), "int8"), "s": ((1024,), BF16)},
+        {"x": ((40, 256), BF16), "w": ((256, 256), "int8"), "s": ((256,), BF16)},
+    ),
+    "scaled_float8": (
+        "matmul", scaled_float8, {"x": ((2048, 1024), F8), "w": ((1024, 1024), F8), "s": ((1024,), F32)},
+        {"x": ((40, 256), F8), "w": ((256, 256), F8), "s": ((256,), F32)},
+    ),
     "gated_halves": (
         "matmul", gated_halves,
         {"x": ((2048, 1024), BF16), "gate": ((1024, 1024), BF16), "up": ((1024, 1024), BF16), "b": ((1024,), BF16),
@@ -285,6 +326,14 @@ SAMPLES = {
         {"x": ((8, 64, 56, 56), BF16), "w": ((64, 1, 3, 5), BF16), "r": ((8, 64, 56, 56), BF16)},
         {"x": ((2, 24, 9, 13), BF16), "w": ((24, 1, 3, 5), BF16), "r": ((2, 24, 9, 13), BF16)},
     ),
+    "upsampled_norm": (
+        "transposed", upsampled_norm,
+        {"x": ((8, 32, 8, 32, 32), BF16), "w": ((32, 64, 4, 4, 4), BF16), "b": ((64,), BF16), "g": ((64,), BF16)},
+        {"x": ((1, 2, 2, 5, 8), BF16), "w": ((2, 8, 4, 4, 4), BF16), "b": ((8,), BF16), "g": ((16,), BF16)},
+    ),
+    "upsampled_image": (
+        "transposed", upsampled_image, _images(16, 64, 64, (32, 32), dtype=F32), _images(1, 2, 3, (3, 8), dtype=F32),
+    ),
     "attention": (
         "attention", attention, dict.fromkeys("qkv", ((2, 4, 1024, 128), BF16)),
         dict.fromkeys("qkv", ((1, 2, 256, 128), BF16)),
@@ -293,7 +342,7 @@ SAMPLES = {
     "state_space": (
         "recurrence", state_space, _positions(2, 8, 1024, 64, decay=True), _positions(2, 4, 300, 64, decay=True),
     ),
-    "delta_rule": ("delta", delta_rule, _gated(1, 4, 1024, 128), _gated(1, 2, 200, 64)),
+    "delta_rule": ("delta", delta_rule, _gated(1, 4, 1024, 128), _gated(1, 1, 140, 64)),
     "paged_decode": ("paged", paged_decode, _cache(8, 16, 2, 64), _cache(3, 8, 2, 9)),
     "grouped_product": ("grouped", grouped_product, _groups(4096, 1024, 512, 8), _groups(100, 256, 128, 5)),
     "gated_groups": (

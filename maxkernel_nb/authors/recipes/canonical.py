@@ -92,14 +92,18 @@ class GraphBuilder:
         ]
 
     def loop(self, eqn: Any, inputs: list[int]) -> list[int]:
-        """A loop over time as an ``other`` node; values that its steps can be given ahead are inputs more."""
+        """A loop over time as an ``other`` node; values that its steps can be given ahead are inputs more, and what no
+        step reads then is no input.
+        """
         loop = read_loop(eqn)
-        if loop.ahead is None:
-            return self.other("scan", eqn, inputs)
-        moving = loop.num_consts + loop.num_carry
-        args = [*inputs[: loop.num_consts], *inputs[moving:]]
-        consts = [self.array(np.asarray(c)) for c in loop.ahead.consts]
-        return self.other("scan", eqn, [*inputs, *self.run(loop.ahead.jaxpr, consts, args)])
+        moving, ahead = loop.num_consts + loop.num_carry, []
+        if loop.ahead is not None:
+            consts = [self.array(np.asarray(c)) for c in loop.ahead.consts]
+            ahead = self.run(loop.ahead.jaxpr, consts, [*inputs[: loop.num_consts], *inputs[moving:]])
+        read = loop.read()
+        kept = [n if i in read or loop.num_consts <= i < moving else self.const(0, self.graph[n].shape, "float32")
+                for i, n in enumerate(inputs)]
+        return self.other("scan", eqn, [*kept, *ahead])
 
     # constants
 

@@ -37,8 +37,9 @@ class DeltaMatch(Match):
     """``S = a S + k u^T`` and ``out = scale * S^T q`` at each step, from zeros; ``u = b (v - a S^T k)`` where
     ``delta``, else ``b v``.
 
-    ``decay`` and ``beta`` are parameter numbers (-1: none); the decay is the parameter's ``form`` (itself if empty). Or
-    each head has its ``slopes``, log decays a step. ``layouts``: of q, k, v, decay, beta, result, a letter an axis.
+    ``decay`` and ``beta`` are parameter numbers (-1: none); the decay is the parameter's ``form`` (itself if empty), b
+    is ``beta_form`` of its own. Or each head has its ``slopes``, log decays a step. ``layouts``: of q, k, v, decay,
+    beta and result, a letter an axis.
     """
 
     q: int
@@ -47,6 +48,7 @@ class DeltaMatch(Match):
     decay: int = -1
     beta: int = -1
     form: Literal["", "exp", "logistic"] = ""
+    beta_form: Literal["", "logistic"] = ""
     delta: bool = True
     slopes: tuple[float, ...] = ()
     layouts: tuple[str, ...]
@@ -65,8 +67,8 @@ class DeltaMatch(Match):
 
     @property
     def wide(self) -> bool:
-        """True where something is float32, so that products may not round to bfloat16."""
-        return "float32" in (*(self.dtypes[i] for i in (self.q, self.k, self.v)), self.out_dtype)
+        """True where the result is float32, so that products have to keep all bits of such values."""
+        return self.out_dtype == "float32"
 
 
 class DeltaRecipe(Recipe):
@@ -92,7 +94,8 @@ class DeltaRecipe(Recipe):
         q, k, v, decay, beta = first.names
         return DeltaMatch(
             signature=signature_of(task), chip=task.chip, algebra=algebra_of(traces, task), q=q, k=k, v=v,
-            decay=decay, beta=beta, form=first.form, delta=first.delta, slopes=shared_slopes(found),  # type: ignore[arg-type]
+            decay=decay, beta=beta, form=first.form,  # type: ignore[arg-type]
+            beta_form=first.beta_form, delta=first.delta, slopes=shared_slopes(found),  # type: ignore[arg-type]
             layouts=first.layouts, batch=batch, heads=heads, length=length, head_dim=head_dim, v_dim=v_dim,
             scale=scale, dtypes=first.dtypes, out_dtype=first.out_dtype,
         )

@@ -22,7 +22,7 @@ OUT_LAYOUTS = {4: ("bhsd", "bshd", "sbhd"), 3: ("hsd", "shd"), 2: ("sd",)}
 class FoundState:
     """One case. ``names``: parameters of query, key, value, decay and beta (-1 without); ``layouts``: theirs (empty
     without) and the result's, a letter an axis. ``form``: what the decay is of its parameter (``exp``, ``logistic``, or
-    the parameter itself). ``slopes``: log decay a step of each head where it is a number.
+    the parameter itself), ``beta_form``: of beta. ``slopes``: log decay a step of each head where it is a number.
     """
 
     names: tuple[int, int, int, int, int]
@@ -30,6 +30,7 @@ class FoundState:
     sizes: tuple[int, int, int, int, int]  # batch, heads, length, head_dim, v_dim
     delta: bool
     form: str
+    beta_form: str
     slopes: tuple[float, ...] | None
     scale: float
     scale_dtype: str
@@ -121,14 +122,14 @@ class _Reader:
         if (k_factor, v_factor) != (1.0, 1.0):
             raise Declined("its keys or values are scaled on their way into the loop")
         decay, decay_layout, form, slopes = self.decay(known[3])
-        beta, beta_layout = (-1, "") if roles.beta < 0 else self.gate(roles.beta, known[4])
+        beta, beta_layout, beta_form = self.beta(known[4])
         scale = roles.scale * self.factor * factor
         params = [n for n in graph.nodes if n.op == "param"]
         return FoundState(
             names=(q, k, v, decay, beta),
             layouts=(q_layout, k_layout, v_layout, decay_layout, beta_layout, self.layout),
             sizes=(*(self.sizes[a] for a in "bhs"), roles.head_dim, roles.v_dim),  # type: ignore[arg-type]
-            delta=roles.delta, form=form, slopes=slopes, scale=scale, scale_dtype="float32",
+            delta=roles.delta, form=form, beta_form=beta_form, slopes=slopes, scale=scale, scale_dtype="float32",
             dtypes=tuple(p.dtype for p in params), out_dtype=graph.output_dtypes[0],
         )
 
@@ -157,23 +158,27 @@ class _Reader:
         at += [points["s"] * 0] * (len(own) - len(at))
         return base_of(self.graph, number, tuple(at if fixed else [points["s"], *at]))
 
-    def gate(self, operand: int, known: str | None) -> tuple[int, str]:
+    def beta(self, known: str | None) -> tuple[int, str, str]:
+        """(parameter, layout, form)."""
+        if self.roles.beta < 0:
+            return -1, "", ""
+        return self.formed(self.roles.beta, ("logistic",), known)
+
+    def formed(self, operand: int, forms: tuple[str, ...], known: str | None) -> tuple[int, str, str]:
         number, at = self.gate_at(operand, self.points)
-        return self.param(number, at, self.points, 0, known, "a gate")
+        form = self.graph[number].op if self.graph[number].op in forms else ""
+        if form:
+            number, at = base_of(self.graph, self.graph[number].inputs[0], at)
+        return (*self.param(number, at, self.points, 0, known, "its gates"), form)
 
     def decay(self, known: str | None) -> tuple[int, str, str, tuple[float, ...] | None]:
         """(parameter, layout, form, log decay of each head)."""
         roles = self.roles
         if roles.decay < 0:
             return -1, "", "", self.slopes(roles.rates) if roles.rates is not None else None
-        number, at = self.gate_at(roles.decay, self.points)
-        if is_positional(self.graph, number):
+        if is_positional(self.graph, self.gate_at(roles.decay, self.points)[0]):
             return -1, "", "", self.slopes(None)
-        form = self.graph[number].op if self.graph[number].op in ("exp", "logistic") else ""
-        if form:
-            number, at = base_of(self.graph, self.graph[number].inputs[0], at)
-        param, layout = self.param(number, at, self.points, 0, known, "the decay")
-        return param, layout, form, None
+        return (*self.formed(roles.decay, ("exp", "logistic"), known), None)
 
     def slopes(self, rates: np.ndarray | None) -> tuple[float, ...]:
         """Each head's log decay: checks that it does not change with batch or step."""
@@ -216,4 +221,5 @@ def _layouts(rank: int, vector: bool) -> list[str]:
 
 
 def shape_free(found: FoundState) -> tuple[Any, ...]:
-    return (found.names, found.layouts, found.delta, found.form, found.slopes is None, found.dtypes, found.out_dtype)
+    return (found.names, found.layouts, found.delta, found.form, found.beta_form,
+            found.slopes is None, found.dtypes, found.out_dtype)

@@ -20,11 +20,13 @@ class _Module:
         self.match, self.params, self.bound, self.limit = match, params, bound, vmem_limit
         self.names = [match.signature.params[i] for i in (match.q, match.k, match.v)]
         self.gated = match.beta >= 0
+        self.near = "exact" if match.wide else "near"
         self.signed = match.decay >= 0 and not match.form
 
     def text(self) -> str:
-        dots = [_DOT_WIDE] if self.match.wide else [_PARTS, _DOT]
-        rest = [*dots, *([_INVERSE] if self.match.delta else []), self.kernel(), self.entry()]
+        near = [] if self.match.wide else [_PARTS, _NEAR]
+        inverse = [_INVERSE.replace("near(", f"{self.near}(")] if self.match.delta else []
+        rest = [_EXACT, *near, *inverse, self.kernel(), self.entry()]
         parts = [self.header(), self.imports(), self.constants()]
         return "\n\n".join(p.strip("\n") for p in parts) + "\n\n\n" + "\n\n\n".join(p.strip("\n") for p in rest) + "\n"
 
@@ -57,7 +59,8 @@ class _Module:
     def constants(self) -> str:
         m = self.match
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        lines.append(f"VMEM_LIMIT = {self.limit // 2**20} * 2**20  # bytes")
+        what = "bytes: blocks, each twice, scratch, and room for the compiler"
+        lines.append(f"VMEM_LIMIT = {self.limit // 2**20} * 2**20  # {what}")
         if m.slopes:
             rows = [", ".join(f"{s:.9g}" for s in m.slopes[i:i + 6]) for i in range(0, len(m.slopes), 6)]
             lines += ["LOG_DECAY = (  # of each head, a step", *(f"    {row}," for row in rows), ")"]
@@ -88,6 +91,8 @@ class _Module:
             "key = jax.lax.broadcasted_iota(jnp.int32, (chunk, chunk), 1)",
             *(["rows = decay_ref[0]  # log decay since the chunk before, [heads, chunk]",
                "columns = rows.T"] if self.match.decays else []),
+            *(["numbers = jnp.where(rows == rows, rows, -1e30)  # a decay that is none spoils no step before it"]
+              if self.match.decay >= 0 else []),
             *(["betas = beta_ref[0].T"] if self.gated else []),
         ]
 
@@ -96,31 +101,32 @@ class _Module:
         refs = [f"{n}_ref" for n in self.names] + ["decay_ref"] * m.decays + ["beta_ref"] * self.gated
         step = [f"q, k, v = {self.operand(q)}, {self.operand(k)}, {self.operand(v)}", "state = state_ref[head]"]
         if m.decays:
+            numbers = ["row = numbers[head : head + 1]", "column = jnp.where(column == column, column, -1e30)"]
             step += [
                 "row, column = rows[head : head + 1], columns[:, head : head + 1]",
-                "since = jnp.exp(column)  # what is left of the state at each step",
+                "since, left = jnp.exp(column), jnp.exp(row[:, -1:])  # of the state, at each step and after the chunk",
+                *(numbers if m.decay >= 0 else []),
                 "decay = jnp.exp(jnp.where(key <= query, column - row, -jnp.inf))  # from key to query",
             ]
         if self.gated:
             step.append("beta = betas[:, head : head + 1]")
         step += self.written()
-        weights = "dot(q, k, ((1,), (1,)))"
+        weights = "exact(q, k, ((1,), (1,)))"
         masked = f"{weights} * decay" if m.decays else f"jnp.where(key <= query, {weights}, 0.0)"
-        before = self.faded("dot(q, state, ((1,), (0,)))", "since")
+        before = self.faded("exact(q, state, ((1,), (0,)))", "since")
         step += [
             f"weights = {masked}",
             f"before = {before}",
-            "out = before + dot(weights, u, ((1,), (0,)))",
+            f"out = before + {self.near}(weights, u, ((1,), (0,)))",
             f"out_ref[head] = {'(' + self.scaled('out') + ')' if m.scale else 'out'}.astype(out_ref.dtype)",
         ]
         if m.decays:
             step += [
-                "end = row[:, -1:]",
-                "kept = k.astype(jnp.float32) * jnp.exp(end - column)  # what reaches the chunk's end",
-                "state_ref[head] = state * jnp.exp(end) + dot(kept, u, ((0,), (0,)))",
+                "kept = k.astype(jnp.float32) * jnp.exp(row[:, -1:] - column)  # what reaches the chunk's end",
+                f"state_ref[head] = state * left + {self.near}(kept, u, ((0,), (0,)))",
             ]
         else:
-            step.append("state_ref[head] = state + dot(k, u, ((0,), (0,)))")
+            step.append(f"state_ref[head] = state + {self.near}(k, u, ((0,), (0,)))")
         head = f"def _kernel({', '.join(refs)}, out_ref, state_ref):\n"
         return head + indent([*self.opening(), "for head in range(out_ref.shape[0]):", indent(step)])
 
@@ -130,13 +136,13 @@ class _Module:
         value = "v" if self.match.wide else "v.astype(jnp.float32)"
         if not self.match.delta:
             return [f"u = {beta}{value}" if beta else "u = v"]
-        known = self.faded("dot(k, state, ((1,), (0,)))", "since")
-        alike = self.faded(f"{beta}dot(k, k, ((1,), (1,)))", "decay")
+        known = self.faded("exact(k, state, ((1,), (0,)))", "jnp.exp(column)" if self.match.decay >= 0 else "since")
+        alike = self.faded(f"{beta}exact(k, k, ((1,), (1,)))", "decay")
         error = f"beta * ({value} - known)" if beta else f"{value} - known"
         return [
             f"known = {known}  # what the state holds for each key",
             f"lower = jnp.where(key < query, {alike}, 0.0)",
-            f"u = dot(_inverse(lower), {error}, ((1,), (0,)))",
+            f"u = {self.near}(_inverse(lower), {error}, ((1,), (0,)))",
         ]
 
     # the entry function
@@ -208,7 +214,8 @@ class _Module:
             lines += ["slopes = jnp.asarray(LOG_DECAY[:heads], jnp.float32)[:, None]",
                       "log_decay = jnp.broadcast_to(slopes, (batch, heads, length))"]
         if self.gated:
-            lines.append(f"beta = {self.gate(m.beta, m.layouts[4])}")
+            text = self.gate(m.beta, m.layouts[4])
+            lines.append(f"beta = {f'jax.nn.sigmoid({text})' if m.beta_form else text}")
         return lines
 
     def flattened(self) -> list[str]:
@@ -275,6 +282,14 @@ def _from_canonical(layout: str, name: str) -> str:
     return _arranged(name, kept, layout)
 
 
+_EXACT = '''
+def exact(x, y, axes):
+    """A product that keeps all bits of float32 values: two vectors at right angles leave little of them."""
+    full = jax.lax.Precision.HIGHEST if jnp.float32 in (x.dtype, y.dtype) else None
+    if full is not None:
+        x, y = x.astype(jnp.float32), y.astype(jnp.float32)
+    return jax.lax.dot_general(x, y, (axes, ((), ())), precision=full, preferred_element_type=jnp.float32)
+'''
 _PARTS = '''
 def parts(x):
     """A float32 value as the sum of two bfloat16 ones, to 16 bits; a bfloat16 value as it is."""
@@ -283,8 +298,8 @@ def parts(x):
     high = x.astype(jnp.bfloat16)
     return [high, (x - high.astype(jnp.float32)).astype(jnp.bfloat16)]
 '''
-_DOT = '''
-def dot(x, y, axes):
+_NEAR = '''
+def near(x, y, axes):
     """A product that keeps 16 bits of float32 values: up to three passes of the MXU, where all bits take six."""
     total = 0.0
     for i, one in enumerate(parts(x)):
@@ -292,13 +307,6 @@ def dot(x, y, axes):
             if i + j < 2:
                 total += jax.lax.dot_general(one, other, (axes, ((), ())), preferred_element_type=jnp.float32)
     return total
-'''
-_DOT_WIDE = '''
-def dot(x, y, axes):
-    """A product of float32 values that are not rounded to bfloat16 for the MXU."""
-    return jax.lax.dot_general(
-        x, y, (axes, ((), ())), precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32
-    )
 '''
 _INVERSE = '''
 def _inverse(lower):
@@ -314,6 +322,6 @@ def _inverse(lower):
     for width in (2**n for n in range(size.bit_length() - 1)):
         apart = row // width - column // width  # in blocks; a pair starts at an even one
         below = jnp.where((apart == 1) & (row // width % 2 == 1), lower, 0.0)
-        inverse -= below if width == 1 else dot(dot(inverse, below, ((1,), (0,))), inverse, ((1,), (0,)))
+        inverse -= below if width == 1 else near(near(inverse, below, ((1,), (0,))), inverse, ((1,), (0,)))
     return inverse
 '''

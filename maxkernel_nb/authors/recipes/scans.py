@@ -37,6 +37,12 @@ class Loop:
     reverse: bool
     ahead: Any = None
 
+    def read(self) -> set[int]:
+        """Numbers of the inputs that a step reads."""
+        atoms = [a for e in self.step.eqns for a in e.invars] + list(self.step.outvars)
+        used = {a for a in atoms if not compat.is_literal(a)}
+        return {i for i, v in enumerate(self.step.invars) if v in used}
+
 
 def read_loop(equation: Any) -> Loop:
     """``equation``: of a ``scan``. A value is taken out if one input alone decides it and it is no larger than that."""
