@@ -160,8 +160,9 @@ class Dimensions:
     def __init__(self, shapes: Mapping[str, Sequence[tuple[int, ...]]], static: Mapping[str, Any]) -> None:
         self.cases = len(next(iter(shapes.values()))) if shapes else 1
         self.atoms: dict[tuple[int, ...], str] = {}
-        for name, value in static.items():
-            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        whole = {n: v for n, v in static.items() if isinstance(v, int) and not isinstance(v, bool) and v > 1}
+        for name, value in whole.items():
+            if list(whole.values()).count(value) == 1:  # of two keywords of one value, which is meant cannot be told
                 self.atoms.setdefault((value,) * self.cases, name)
         for name, by_case in shapes.items():
             for axis in range(len(by_case[0])):
