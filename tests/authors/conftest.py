@@ -63,6 +63,8 @@ class RecipeBench:
                 made.append(jnp.asarray(values[0](rng), dtype))
             elif dtype == "bool":
                 made.append(jnp.asarray(rng.random(shape) < 0.7))
+            elif dtype == "int8":
+                made.append(jnp.asarray(rng.integers(-127, 128, shape), dtype))
             elif dtype.startswith("int"):
                 made.append(jnp.asarray(rng.integers(0, 2, shape), dtype))
             else:
@@ -80,12 +82,12 @@ class RecipeBench:
             found = kernel(*args)
         own = jax.eval_shape(function, *args)
         assert (found.shape, found.dtype) == (own.shape, own.dtype)
-        wide = [a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a for a in args]
+        wide = [a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in args]
         wanted = np.asarray(function(*wide), np.float64)
         found = np.asarray(found, np.float64)
         assert (np.isnan(found) == np.isnan(wanted)).all()
         scale = np.nanmax(np.abs(wanted))
-        limit = 2e-2 if any(a.dtype == jnp.bfloat16 for a in args) else 1e-4
+        limit = 2e-2 if any(a.dtype == jnp.bfloat16 for a in (*args, own)) else 1e-4
         assert np.nanmax(np.abs(found - wanted)) <= limit * scale
 
 

@@ -35,7 +35,10 @@ from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
 PASSES = {"HIGH": 3, "HIGHEST": 6}  # of bfloat16 products for one of float32
-WHOLE = "int8"  # multiplied at twice the rate of bfloat16 and added up in int32
+WHOLE = "int8"  # added up in int32
+EIGHTHS = ("float8_e4m3fn", "float8_e5m2")
+# Multiplied at twice the rate of bfloat16: the chips that state such a rate. Others widen on the way into the unit.
+TWICE = {"int8": ("v5e", "v5p", "v6e"), "float8_e4m3fn": ("v7x",), "float8_e5m2": ("v7x",)}
 
 
 class MatmulMatch(Match):
@@ -92,7 +95,20 @@ class MatmulMatch(Match):
     def dots_dtype(self) -> str:
         sides = zip((self.lhs, self.rhs), self.narrowed, strict=True)
         pair = {"bfloat16" if narrow else self.dtypes[i] for i, narrow in sides}
-        return pair.pop() if len(pair) == 1 else "float32"
+        if len(pair) == 1:
+            return pair.pop()
+        return "float32" if "float32" in pair else "bfloat16"
+
+    @property
+    def rate(self) -> float:
+        """Products a cycle, as multiples of what the chip makes of bfloat16."""
+        return 2.0 if self.chip in TWICE.get(self.dots_dtype, ()) else 1.0
+
+    @property
+    def rows_unit(self) -> int:
+        """Rows of a register tile of the narrowest type that lies in blocks of rows."""
+        across = [self.dtypes[leaf.param] for leaf in self.epilogue.leaves if leaf.kind == "full"]
+        return 32 if min(map(itemsize, (self.dtypes[self.lhs], self.out_dtype, *across))) == 1 else 16
 
 
 class MatmulRecipe(Recipe):
@@ -103,7 +119,8 @@ class MatmulRecipe(Recipe):
         "one product of two inputs as they are (nothing computed on them first), or two that share their rows",
         "batch dimensions lead in both inputs and in the result, and each product in the batch has one row axis",
         "a row that is reduced and used again has to fit the VMEM; a reduction at the very end does not need that",
-        "float32 and bfloat16 inputs, or two of int8 whose int32 product is made a float at once",
+        "float32, bfloat16, float8 and int8 inputs; whole numbers are made floats at once, before or after the product",
+        "float8 is twice as fast on v7x, int8 on v5e, v5p and v6e; elsewhere they only halve what is read",
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> MatmulMatch:
@@ -137,7 +154,7 @@ class MatmulRecipe(Recipe):
         check_axes(params, space)
         if match.by_columns and params["BLOCK_K"] < match.k:
             raise Declined(f"BLOCK_K={params['BLOCK_K']} cuts the depth of {match.k}, which this kernel takes whole")
-        for name, unit in (("BLOCK_M", 16), ("BLOCK_N", 128), ("BLOCK_K", 128)):
+        for name, unit in (("BLOCK_M", match.rows_unit), ("BLOCK_N", 128), ("BLOCK_K", 128)):
             if name in params and (params[name] < unit or params[name] % unit):
                 raise Declined(f"{name}={params[name]} is not a multiple of {unit}, the tile of the TPU's registers")
         check_vmem(self.vmem_bytes(match, params), chip_named(match.chip))
@@ -155,7 +172,9 @@ class MatmulRecipe(Recipe):
             accumulator += bm * 512 * (len(found.kept) + 2 * len(found.first))
         # the product itself, and one f32 temporary of the epilogue that does not fit the registers
         temporaries = bm * bn * 4 * (2 + match.products if match.epilogue.steps else 1)
-        return 2 * moving + accumulator + temporaries
+        sides = ((match.lhs, bm * bk), (match.rhs, match.products * bk * bn))
+        widened = sum(size for i, size in sides if match.dtypes[i] != match.dots_dtype) * itemsize(match.dots_dtype)
+        return 2 * moving + accumulator + temporaries + widened
 
     def bound(self, match: MatmulMatch) -> Bound:
         m, n, k = match.m * match.batch, match.n, match.k
@@ -164,8 +183,7 @@ class MatmulRecipe(Recipe):
         read += match.products * match.batch * k * n * itemsize(match.dtypes[match.rhs])
         read += sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.epilogue.leaves)
         written = sizes[match.out_kind] * itemsize(match.out_dtype)
-        rate = 2.0 if match.dots_dtype == WHOLE else 1.0
-        return Bound(flops=2.0 * match.products * m * n * k / rate, hbm_bytes=float(read + written))
+        return Bound(flops=2.0 * match.products * m * n * k / match.rate, hbm_bytes=float(read + written))
 
     def bound_with(self, match: MatmulMatch, params: dict[str, int]) -> Bound:
         """Each operand is fetched once per block of the other, less what is kept where the blocks turn round."""
@@ -189,8 +207,8 @@ class MatmulRecipe(Recipe):
         bm, bn, bk = rendered_blocks(match, params)
         bm, bn = pad_up(bm, 16), pad_up(bn, 128)
         steps = match.batch * -(-match.m // bm) * -(-match.n // bn) * -(-match.k // bk)
-        each = 0.5 if match.dots_dtype == WHOLE else PASSES.get(match.precision, 1)
-        passes = match.products * (1 if match.dots_dtype == "bfloat16" else each)
+        each = PASSES.get(match.precision, 1) if match.dots_dtype == "float32" else 1 / match.rate
+        passes = match.products * each
         padded = 2.0 * bm * pad_up(bn, chip.mxu_size) * pad_up(bk, chip.mxu_size) * passes
         work = 1e3 * padded / (chip.device_tflops * 1e12)
         if bk < match.k:  # the accumulator is read and written by every step
@@ -217,6 +235,7 @@ class MatmulRecipe(Recipe):
                 + (f"{match.batch} products of " if match.batch_rank else "")
                 + f"`{left}` [{match.m}, {match.k}] times `{right}` [{match.k}, {match.n}]{both}, "
                 + (f"then {steps} operations on each block while it is in VMEM. " if steps else "nothing after it. ")
+                + _narrow_text(match)
                 + ("Reductions run along whole rows, so a block holds them whole. " if match.holds_rows else "")
                 + at_least(bound, chip)
             ),
@@ -244,6 +263,14 @@ def _by_columns(match: MatmulMatch) -> MatmulMatch:
     return match.model_copy(update={"by_columns": True, "epilogue": reciprocals(match.epilogue)})
 
 
+def _narrow_text(match: MatmulMatch) -> str:
+    kind = match.dots_dtype
+    if kind not in TWICE:
+        return ""
+    faster = "twice as fast as" if match.rate > 1 else "no faster than"
+    return f"{kind} is multiplied as it is, on {match.chip} {faster} bfloat16. "
+
+
 def fold_of(epilogue: Expression) -> int:
     """The place of the only reduction over rows, if what follows it needs nothing else of the product; else -1."""
     places = [i for i, step in enumerate(epilogue.steps) if step.op.startswith("reduce_")]
@@ -257,7 +284,7 @@ def fold_of(epilogue: Expression) -> int:
 
 def block_shape(match: MatmulMatch, params: dict[str, int]) -> tuple[int, int, int]:
     """(rows, columns, depth) of one step on the timing case."""
-    bm = min(params["BLOCK_M"], pad_up(match.m, 16))
+    bm = min(params["BLOCK_M"], pad_up(match.m, match.rows_unit))
     bn = match.n if match.holds_rows else min(params["BLOCK_N"], pad_up(match.n, 128))
     return bm, bn, min(params["BLOCK_K"], match.k)
 
@@ -269,7 +296,7 @@ def rendered_blocks(match: MatmulMatch, params: dict[str, int]) -> tuple[int, in
     if match.batch_rank:
         return min(bm, match.m), min(bn, match.n), match.k if whole_k else _halved(match.k, bk, 128)
     return (
-        _halved(match.m, bm, 16), match.n if match.holds_rows else _halved(match.n, bn, 128),
+        _halved(match.m, bm, match.rows_unit), match.n if match.holds_rows else _halved(match.n, bn, 128),
         match.k if whole_k else _halved(match.k, bk, 128),
     )
 
@@ -282,13 +309,13 @@ def _axes(match: MatmulMatch) -> dict[str, tuple[int, ...]]:
     def steps(size: int, unit: int, values: tuple[int, ...]) -> tuple[int, ...]:
         # a block is at most half of its axis (two steps), so larger values would only repeat that one; the rows of
         # one product in a batch may be a block: the next product is another step
-        most = 2 * size if match.batch_rank and unit == 16 else 2 * pad_up(-(-size // 2), unit)
+        most = 2 * size if match.batch_rank and unit < 128 else 2 * pad_up(-(-size // 2), unit)
         useful = tuple(v for v in values if v < most)
         return useful or (unit,)
 
     depth = steps(match.k, 128, (256, 512, 1024, 2048, 4096))
     axes = {
-        "BLOCK_M": steps(match.m, 16, (128, 256, 512, 1024, 2048)),
+        "BLOCK_M": steps(match.m, match.rows_unit, (128, 256, 512, 1024, 2048)),
         "BLOCK_N": steps(match.n, 128, (256, 512, 1024, 2048)),
         "BLOCK_K": tuple(sorted({*depth, pad_up(match.k, 128)})),
     }
@@ -399,7 +426,7 @@ def _operands(graph: Graph, dot: int, rows_side: int) -> tuple[tuple[int, bool],
         if lay.over:  # one index more, from the front, on both sides
             across, sizes = row // lay.lead[-1] * sizes[-1] + across % sizes[-1], (*lay.over, sizes[-1])
         forms.append(operand(graph, node.inputs[side], node.attr("contract")[side][0], across, sizes, depth,
-                             node.attr("batch")[side]))
+                             node.attr("batch")[side], narrow=True))
     return forms[0], forms[1]
 
 
@@ -411,9 +438,9 @@ def _read_product(graph: Graph, dot: int, rows_side: int, second: tuple[int, int
     m, n = volume(lead), volume(tail)
     k = graph[node.inputs[0]].shape[node.attr("contract")[0][0]]
     (lhs, lhs_k_first), (rhs, rhs_k_first) = _operands(graph, dot, rows_side)
-    whole = [_param_dtype(graph, i) == WHOLE for i in (lhs, rhs)]
-    if any(whole) and not (all(whole) and node.dtype == "int32" and "float" in graph.output_dtypes[0]):
-        raise Declined("an int8 input is served only where both are int8, multiplied into int32 and then made floats")
+    whole = any(_param_dtype(graph, i) == WHOLE for i in (lhs, rhs))
+    if whole and not (("float" in node.dtype or node.dtype == "int32") and "float" in graph.output_dtypes[0]):
+        raise Declined("an int8 input is served only where the product is a float, or of int32 and made a float later")
     reader = BlockReader(graph, dot, (m, n), (row, col), swapped=bool(rows_side),
                          second=second[0] if second[0] >= 0 else None)
     output = graph.outputs[0]
@@ -448,22 +475,26 @@ def _param_dtype(graph: Graph, index: int) -> str:
 
 def operand(
     graph: Graph, number: int, contract: int, across: np.ndarray, sizes: tuple[int, ...], depth: np.ndarray,
-    batch: tuple[int, ...] = (),
+    batch: tuple[int, ...] = (), narrow: bool = False,
 ) -> tuple[int, bool]:
     """(parameter, contraction first?) of one operand, which has to be an input, perhaps transposed or flattened.
 
-    ``batch``: its batch axes, whose sizes are the first of ``sizes``.
+    ``batch``: its batch axes, whose sizes are the first of ``sizes``. ``narrow``: it may be of int8, also made a float
+    on the way, or of float8.
     """
     points = unflatten(across, sizes)
     placed = dict(zip((*batch, contract), (*points[: len(batch)], depth), strict=True))
     rest = iter(points[len(batch) :])
     indices = [placed[axis] if axis in placed else next(rest) for axis in range(len(sizes) + 1)]
     base, at = base_of(graph, number, tuple(indices))
+    if narrow and graph[base].op == "cast" and graph[graph[base].inputs[0]].dtype == WHOLE:
+        base, at = base_of(graph, graph[base].inputs[0], at)
     node = graph[base]
     if node.op != "param":
         raise Declined(f"an operand of the product is {describe(graph, base)}, not an input")
-    if node.dtype not in (*FLOATS, WHOLE):
-        raise Declined(f"an operand of the product is {node.dtype}, this recipe takes float32, bfloat16 and int8")
+    if node.dtype not in (*FLOATS, *((WHOLE, *EIGHTHS) if narrow else ())):
+        taken = "float32, bfloat16, float8 and int8" if narrow else "float32 and bfloat16"
+        raise Declined(f"an operand of the product is {node.dtype}, this recipe takes {taken}")
     if len(node.shape) != len(sizes) + 1:
         raise Declined(f"an operand of the product is a reshaped input of shape {list(node.shape)}")
     if (at[-1] == depth).all() and (flat(at[:-1], node.shape[:-1]) == across).all():

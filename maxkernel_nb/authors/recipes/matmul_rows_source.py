@@ -321,7 +321,7 @@ class RowsModule(Module):
 
     def block_choice(self) -> list[str]:
         lines = [
-            "block_m = _block(m, BLOCK_M, 16)",
+            f"block_m = _block(m, BLOCK_M, {self.match.rows_unit})",
             "block_n = _block(n, BLOCK_N, 128)",
             "block_k = k  # whole depth",
             "lanes = min(block_n, 128)",

@@ -394,7 +394,7 @@ class Module:
     def block_choice(self) -> list[str]:
         # a batch has steps enough: a block may be all of an axis
         several = self.match.batch_rank > 0
-        lines = ["block_m = min(m, BLOCK_M)" if several else "block_m = _block(m, BLOCK_M, 16)"]
+        lines = ["block_m = min(m, BLOCK_M)" if several else f"block_m = _block(m, BLOCK_M, {self.match.rows_unit})"]
         if self.whole_n:
             lines.append("block_n = n  # whole rows")
         elif self.run:
