@@ -18,12 +18,14 @@ def all_recipes() -> tuple[Recipe, ...]:
     from maxkernel_nb.authors.recipes.paged import PagedRecipe
     from maxkernel_nb.authors.recipes.recurrence import RecurrenceRecipe
     from maxkernel_nb.authors.recipes.rowwise import RowwiseRecipe
+    from maxkernel_nb.authors.recipes.transposed import TransposedRecipe
 
     alone: tuple[Recipe, ...] = (
         AttentionRecipe(), RecurrenceRecipe(), DeltaRecipe(), MatmulRecipe(), RowwiseRecipe(),
     )
     parts = ComposedRecipe({recipe.name: recipe for recipe in alone})
-    return (*alone, ConvRecipe(), DepthwiseRecipe(), LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
+    convolutions: tuple[Recipe, ...] = (ConvRecipe(), DepthwiseRecipe(), TransposedRecipe())
+    return (*alone, *convolutions, LossRecipe(), GroupedRecipe(), MoeRecipe(), PagedRecipe(), parts)
 
 
 def recipe_named(name: str) -> Recipe:
