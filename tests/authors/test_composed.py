@@ -37,13 +37,13 @@ def _kernels(match):
     return [part.kernel for part in match.parts]
 
 
-def test_a_transformer_layer_gets_its_attention_as_a_kernel_and_more_parts_as_other_choices(bench):
+def test_a_transformer_layer_gets_several_kernels_and_fewer_or_more_as_other_choices(bench):
     small = _shapes(128, 256, 384)
     match = bench.recognise("parts", transformer_layer, _shapes(4096, 2048, 5632), small, static={"heads": 4})
-    assert (match.part, len(match.arguments)) == ("attention", 3)
-    gated, everything, normed = bench.recipes["parts"].others(match)
+    assert _kernels(match) == ["_attention", "_normed", "_product"]
+    alone, everything, gated = bench.recipes["parts"].others(match)
+    assert (alone.part, len(alone.arguments), len(alone.parts)) == ("attention", 3, 1)
     assert _kernels(gated) == ["_attention", "_product"]
-    assert _kernels(normed) == ["_normed", "_attention", "_normed2", "_product"]
     assert _kernels(everything) == ["_normed", "_attention", "_product", "_normed2", "_product2", "_product3"]
     bench.assert_agrees(transformer_layer, bench.kernel("parts", everything), small)
 
@@ -52,20 +52,20 @@ def test_a_plan_says_what_is_left_to_xla_and_what_layout_changes_move(bench):
     shapes = _shapes(4096, 2048, 5632), _shapes(128, 256, 384)
     match = bench.recognise("parts", transformer_layer, *shapes, static={"heads": 4})
     recipe = bench.recipes["parts"]
-    plan = recipe.plan(match, recipe.space(match).seeds[0])
     moved = 3 * 2 * 3 * 4096 * 2048 * 2  # queries, keys and values are each cut out of the packed product
-    assert match.layout_bytes == moved and f"{moved / 1e6:.1f} MB" in plan.summary
+    alone = recipe.others(match)[0]
+    plan = recipe.plan(alone, recipe.space(alone).seeds[0])
+    assert alone.layout_bytes == moved and f"{moved / 1e6:.1f} MB" in plan.summary
     assert "3 matmul parts, which may be no faster as a kernel" in plan.summary
-    [several] = [m for m in recipe.others(match) if len(m.parts) == 2]
-    told = recipe.plan(several, recipe.space(several).seeds[0])
-    assert told.strategy.startswith("2 parts as kernels: _attention (") and "_product: " in told.grid
-    assert recipe.match_type.from_dict(told.spec) == several.model_copy(update={"choices": ()})
+    told = recipe.plan(match, recipe.space(match).seeds[0])
+    assert told.strategy.startswith("3 parts as kernels: _attention (") and "_product: " in told.grid
+    assert recipe.match_type.from_dict(told.spec) == match.model_copy(update={"choices": ()})
 
 
 def test_points_of_several_kernels_change_one_kernel_at_a_time(bench):
     match = bench.recognise("parts", mlp_block, _mlp_shapes(4096, 2048, 5632), _mlp_shapes(48, 256, 384))
     recipe = bench.recipes["parts"]
-    for choice in recipe.others(match):
+    for choice in (match, recipe.others(match)[1]):
         space = recipe.space(choice)
         prefixes = {part.kernel.strip("_").upper() for part in choice.parts}
         assert {axis.split("_")[0] for axis in space.axes} == prefixes
@@ -79,9 +79,10 @@ def test_points_of_several_kernels_change_one_kernel_at_a_time(bench):
 def test_an_mlp_block_gets_its_norm_and_its_gated_product_as_kernels(bench):
     small = _mlp_shapes(48, 256, 384)
     match = bench.recognise("parts", mlp_block, _mlp_shapes(4096, 2048, 5632), small)
-    everything, normed = bench.recipes["parts"].others(match)
+    alone, everything = bench.recipes["parts"].others(match)
+    assert _kernels(match) == ["_normed", "_product"] and len(alone.parts) == 1
     assert _kernels(everything) == ["_normed", "_product", "_product2"]
-    source = bench.recipes["parts"].render(normed, bench.recipes["parts"].space(normed).seeds[0])
+    source = bench.recipes["parts"].render(match, bench.recipes["parts"].space(match).seeds[0])
     functions = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
     assert functions.count("_block") == 1 and functions[-1] == "mlp_block"
     assert "out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32)" not in source  # written as the product reads it
@@ -91,10 +92,10 @@ def test_an_mlp_block_gets_its_norm_and_its_gated_product_as_kernels(bench):
 def test_a_mamba_block_gets_its_recurrence_as_a_kernel_in_chunks(bench):
     small = _block_shapes(256, 256)
     match = bench.recognise("parts", mamba_block, _block_shapes(4096, 2048), small, static={"heads": 4, "state": 128})
-    assert match.part == "recurrence"
+    assert _kernels(match) == ["_fused"] and match.part == "recurrence"
     bench.assert_agrees(mamba_block, bench.kernel("parts", match, CHUNK=128), small)
-    gated = bench.recipes["parts"].others(match)[0]
-    assert _kernels(gated) == ["_recurrence", "_product"]
+    [everything] = bench.recipes["parts"].others(match)
+    assert _kernels(everything) == ["_product", "_recurrence", "_product2", "_product3"]
 
 
 def gated_sum(x, w, b, r):
@@ -124,10 +125,9 @@ def test_the_gated_sides_of_a_triangle_product_are_kernels_that_scale_rows_after
                 **dict.fromkeys(("left", "left_gate", "right", "right_gate"), _weights(c, c))}
 
     match = bench.recognise("parts", triangle, shapes(512, 128), shapes(32, 128))
-    [both] = bench.recipes["parts"].others(match)
-    assert [part.recipe for part in both.parts] == ["matmul", "matmul"] and not both.before
-    assert all({"pair", "mask"} <= set(part.arguments) for part in both.parts)
-    bench.assert_agrees(triangle, bench.kernel("parts", both), shapes(32, 128))
+    assert [part.recipe for part in match.parts] == ["matmul", "matmul"] and not match.before
+    assert all({"pair", "mask"} <= set(part.arguments) for part in match.parts)
+    bench.assert_agrees(triangle, bench.kernel("parts", match), shapes(32, 128))
 
 
 def test_names_that_two_kernels_share_get_the_kernels_name_and_equal_helpers_are_kept_once():

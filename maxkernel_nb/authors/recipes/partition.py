@@ -90,19 +90,22 @@ def _work(aligned: Aligned, nodes: Sequence[int]) -> float:
     return sum(flops(aligned, n) for n in nodes if aligned[n].op == "dot")
 
 
-def _rich(aligned: Aligned, region: Region) -> bool:
-    """Whether XLA could not fuse it: two products, or a reduction behind one. Elementwise ends it fuses itself."""
-    ops = [aligned[n].op for n in _inside(aligned, region)]
-    return ops.count("dot") > 1 or ("dot" in ops and any(op in REDUCTIONS for op in ops))
+def _products(aligned: Aligned, region: Region) -> int:
+    return sum(aligned[n].op == "dot" for n in _inside(aligned, region))
 
 
 def choices(aligned: Aligned, found: Sequence[Region]) -> list[list[Region]]:
-    """Which of the regions are kernels: the likeliest first. The judge's time of the whole tells them apart."""
+    """Which of the regions are kernels: the likeliest first. The judge's time of the whole tells them apart.
+
+    XLA fuses a product with what ends it, so likely are those of two products, and the rows that a kernel reads:
+    XLA would write those in passes of their own.
+    """
     core = [r for r in found if r.recipe in _CORE] or list(found[:1])
-    rich = [r for r in found if r in core or _rich(aligned, r)]
-    rows = [r for r in found if r in rich or r.recipe == "rows"]
+    pairs = [r for r in found if r in core or _products(aligned, r) > 1]
+    read = {cut for r in pairs for cut in r.cuts}
+    fed = [r for r in found if r in pairs or (r.recipe == "rows" and r.root in read)]
     made: list[list[Region]] = []
-    for choice in (core, rich, list(found), rows):
+    for choice in (fed, core, list(found), pairs):
         if choice not in made:
             made.append(choice)
     return made
