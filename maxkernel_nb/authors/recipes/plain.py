@@ -13,7 +13,7 @@ from maxkernel_nb.authors.recipes.aligned import Aligned, Dimensions
 from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE
 from maxkernel_nb.authors.recipes.expressions import _gelu, _silu, describe, unify
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Node
-from maxkernel_nb.authors.recipes.rendering import CALLS, INFIX
+from maxkernel_nb.authors.recipes.rendering import CALLS, INFIX, OPERATIONS
 from maxkernel_nb.authors.recipes.text import fresh_name
 from maxkernel_nb.errors import Declined
 
@@ -23,6 +23,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _NAMES = {
     "reduce_sum": "total", "reduce_max": "largest", "reduce_min": "smallest", "dot": "product", "exp": "weights",
     "other": "y", "silu": "activated", "gelu": "activated", "reshape": "shaped", "transpose": "turned",
+    **OPERATIONS,
 }
 
 

@@ -19,7 +19,14 @@ CALLS = {
     "erf": "_erf", "max": "jnp.maximum", "min": "jnp.minimum", "pow": "jnp.power", "select": "jnp.where",
     "silu": "jax.nn.silu", "gelu": "jax.nn.gelu",
 }
+# What a value is called after the operation that made it, where nothing better is known.
+OPERATIONS = {
+    "mul": "scaled", "add": "summed", "sub": "difference", "div": "quotient", "sin": "sine", "cos": "cosine",
+    "concatenate": "combined", "slice": "piece", "pad": "padded", "sqrt": "root",
+    "rsqrt": "inverse_root", "square": "squares", "pow": "powers", "cumsum": "running",
+}
 _NAMES = {
+    **OPERATIONS,
     "down_sum": "sum_down", "down_max": "largest", "down_min": "smallest",
     "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
     "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
