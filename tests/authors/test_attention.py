@@ -99,6 +99,31 @@ def test_spelling_is_recognised_and_the_kernel_agrees(bench, function, timing, s
     bench.assert_agrees(function, bench.kernel("attention", match), small)
 
 
+def long_ones(batch=1, kv_heads=2, **more):
+    """Keys and values of one head are 128 MiB."""
+    return heads_first(batch, 2, 131072, kv_heads=kv_heads, kv_length=262144, **more)
+
+
+def padded_triangle(q, k, v, m):
+    return attend(q, k, v, lambda s: jnp.where(m[:, None, None] & triangle(s, s.shape[-1] - s.shape[-2]), s, -1e9))
+
+
+@pytest.mark.parametrize(("function", "timing", "small"), [
+    (full, long_ones(), heads_first(1, 1, 200, kv_length=700)),
+    (causal_to_the_end, long_ones(kv_heads=1), heads_first(1, 2, 256, kv_heads=1, kv_length=700)),
+    (padded_triangle, long_ones(2, m=((2, 262144), "bool")),
+     heads_first(2, 1, 128, kv_length=600, m=((2, 600), "bool"))),
+    (window, heads_first(1, 2, 262144), heads_first(1, 1, 700)),
+], ids=lambda v: getattr(v, "__name__", ""))
+def test_keys_that_do_not_fit_are_streamed(bench, function, timing, small):
+    match = bench.recognise("attention", function, timing, small)
+    recipe = bench.recipes["attention"]
+    assert recipe.vmem_bytes(match, {"BLOCK_Q": 128, "BLOCK_K": 128, "ROWS": 128}) > 128 * 2**20
+    assert all("SPAN" in seed for seed in recipe.space(match).seeds)
+    kernel = bench.kernel("attention", match, SPAN=256, BLOCK_K=128, BLOCK_Q=256, ROWS=128)
+    bench.assert_agrees(function, kernel, small)
+
+
 MASKS = {
     "padding": (lambda s, m: jnp.where(m[:, None, None, :], s, -1e9), "bk", "bool"),
     "whole": (lambda s, m: jnp.where(m, s, jnp.finfo(jnp.float32).min), "b1qk", "bool"),

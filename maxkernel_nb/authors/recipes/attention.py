@@ -37,7 +37,7 @@ class AttentionRecipe(Recipe):
     match_type = AttentionMatch
     limits = (
         "queries, keys and values are inputs as they are (projections and rotations stay outside)",
-        "keys and values of one head have to fit the VMEM",
+        "keys and values of one head that do not fit the VMEM are fetched again for each block of queries",
         "masks by position are bands along the diagonal (causal, sliding window); others are inputs",
     )
 
@@ -68,7 +68,7 @@ class AttentionRecipe(Recipe):
         axes = _axes(match)
         limit = chip_named(match.chip).vmem_bytes - VMEM_MARGIN
         points = [
-            {"BLOCK_Q": q, "BLOCK_K": k, "ROWS": r}
+            {"BLOCK_Q": q, "BLOCK_K": k, "ROWS": r, **({"SPAN": 8192} if "SPAN" in axes else {})}
             for q, k, r in (
                 (1024, 1024, 256), (2048, 1024, 512), (1024, 1024, 512), (512, 512, 256), (1024, 512, 256),
                 (256, 256, 128), (128, 128, 128),
@@ -82,8 +82,7 @@ class AttentionRecipe(Recipe):
             if point not in seeds and self.vmem_bytes(match, point) <= limit and not _uneven(match, point):
                 seeds.append(point)
         if not seeds:
-            keys = match.sizes.kv_len
-            raise Declined(f"keys and values of one head ({keys} keys) do not fit the VMEM of {match.chip}")
+            raise Declined(f"blocks of vectors of {match.sizes.head_dim} do not fit the VMEM of {match.chip}")
         return TuningSpace(axes=axes, seeds=tuple(seeds))
 
     def check(self, match: AttentionMatch, params: dict[str, int]) -> None:
@@ -101,14 +100,15 @@ class AttentionRecipe(Recipe):
         block_q = min(params["BLOCK_Q"], pad_up(s.q_len, 128))
         block_k = min(params["BLOCK_K"], pad_up(s.kv_len, 128))
         rows = min(params["ROWS"], block_q)
-        keys = pad_up(s.kv_len, block_k)
+        keys = min(pad_up(s.kv_len, block_k), params.get("SPAN", s.kv_len + block_k))
         d, dv = pad_up(s.head_dim, 128), pad_up(s.v_dim, 128)
         q, k, v = (itemsize(match.dtypes[i]) for i in (match.q, match.k, match.v))
         moving = block_q * (d * q + dv * itemsize(match.out_dtype)) + keys * (d * k + dv * v)
         for leaf in match.score.leaves:
             area = (block_q if "q" in leaf.kind else 8) * (keys if "k" in leaf.kind else 128)
             moving += area * itemsize(match.dtypes[leaf.param])
-        width = max(block_k, block_q if match.causal == "square" and match.window is None else block_k)
+        triangle = match.causal == "square" and match.window is None and "SPAN" not in params
+        width = max(block_k, block_q) if triangle else block_k
         state = block_q * (2 * dv + 256) * 4
         temporaries = rows * width * (4 + 4 + v) + state  # two parts' scores, one's probabilities, the new state
         return 2 * moving + state + temporaries
@@ -128,13 +128,25 @@ class AttentionRecipe(Recipe):
             moved += size
         return Bound(flops=flops, hbm_bytes=float(moved))
 
+    def bound_with(self, match: AttentionMatch, params: dict[str, int]) -> Bound:
+        """Streamed keys and values are fetched for each block of queries, under a causal mask half of them."""
+        whole = self.bound(match)
+        if "SPAN" not in params or match.window is not None:
+            return whole
+        s = match.sizes
+        pair = s.head_dim * itemsize(match.dtypes[match.k]) + s.v_dim * itemsize(match.dtypes[match.v])
+        times = s.heads * (s.q_len // params["BLOCK_Q"]) * (0.5 if match.causal else 1.0) - s.kv_heads
+        return Bound(whole.flops, whole.hbm_bytes + max(0.0, s.batch * s.kv_len * pair * times))
+
     def plan(self, match: AttentionMatch, params: dict[str, int]) -> Plan:
         s, chip, bound = match.sizes, chip_named(match.chip), self.bound(match)
         shared = f", {s.heads // s.kv_heads} query heads to a key head" if s.heads != s.kv_heads else ""
         kind = {"": "full", "square": "causal", "start": "causal", "end": "causal"}[match.causal]
         window = f", window of {match.window}" if match.window is not None else ""
+        streamed = "SPAN" in params
         return Plan(
-            strategy="online softmax, keys and values of a head kept in VMEM",
+            strategy="online softmax, keys and values of a head "
+            + ("streamed through VMEM in spans" if streamed else "kept in VMEM"),
             summary=(
                 f"{kind.capitalize()} attention{window}: {s.batch} x {s.heads} heads{shared}, {s.q_len} queries, "
                 f"{s.kv_len} keys of {s.head_dim}. Scores stay in VMEM; blocks that the mask empties are neither "
@@ -144,9 +156,11 @@ class AttentionRecipe(Recipe):
             ),
             attacks=bound.attacks(chip) + ", then the vector units' exponentials",
             tiling=params,
-            grid="(batch, head, block of queries), all independent",
-            memory="keys and values of one key head whole in VMEM, fetched once for all its queries",
-            pipelining="the next queries, and the next head's keys and values, are fetched during the current block",
+            grid="(batch, head, block of queries), all independent" + (", then spans of keys in order" * streamed),
+            memory="SPAN keys and values at a time; maximum, sum and result of a block of queries in scratch"
+            if streamed else "keys and values of one key head whole in VMEM, fetched once for all its queries",
+            pipelining="the next span is fetched during the current one" if streamed else
+            "the next queries, and the next head's keys and values, are fetched during the current block",
             recipe=self.name,
             spec=match.to_dict(),
         )
@@ -162,11 +176,20 @@ def _axes(match: AttentionMatch) -> dict[str, tuple[int, ...]]:
     def upto(size: int, values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(v for v in values if v <= pad_up(size, 128)) or (128,)
 
+    streamed = {"SPAN": upto(match.sizes.kv_len, (2048, 4096, 8192, 16384))} if _streams(match) else {}
     return {
         "BLOCK_Q": upto(match.sizes.q_len, (128, 256, 512, 1024, 2048)),
         "BLOCK_K": upto(match.sizes.kv_len, (128, 256, 512, 1024, 2048)),
         "ROWS": upto(match.sizes.q_len, (128, 256, 512, 1024)),
+        **streamed,
     }
+
+
+def _streams(match: AttentionMatch) -> bool:
+    """True where blocks of a useful size leave no room for all keys and values of a head, each twice."""
+    point = {"BLOCK_Q": 512, "BLOCK_K": 512, "ROWS": 256}
+    need = AttentionRecipe().vmem_bytes(match, point)
+    return need > chip_named(match.chip).vmem_bytes - VMEM_MARGIN
 
 
 def _nearest(values: tuple[int, ...], wanted: int) -> int:
@@ -178,6 +201,10 @@ def _uneven(match: AttentionMatch, params: dict[str, int]) -> str:
         return f"BLOCK_Q={params['BLOCK_Q']} is not a multiple of ROWS={params['ROWS']}"
     if params["BLOCK_Q"] // params["ROWS"] > 8:
         return f"more than 8 parts of {params['ROWS']} rows in a block take minutes to compile"
+    if params.get("SPAN", params["BLOCK_K"]) % params["BLOCK_K"]:
+        return f"SPAN={params['SPAN']} is not a multiple of BLOCK_K={params['BLOCK_K']}"
+    if "SPAN" in params:
+        return ""
     if match.causal == "square" and match.window is None and params["BLOCK_Q"] % params["BLOCK_K"]:
         return f"BLOCK_Q={params['BLOCK_Q']} is not a multiple of BLOCK_K={params['BLOCK_K']}, as the diagonal needs"
     return ""

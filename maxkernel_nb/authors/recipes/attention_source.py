@@ -26,7 +26,9 @@ def _divisor(size, limit):
 
 
 def render(match: AttentionMatch, params: dict[str, int], bound: str, vmem_limit: int, sums_on_mxu: bool) -> str:
-    return _Module(match, params, bound, vmem_limit, sums_on_mxu).text()
+    from maxkernel_nb.authors.recipes.attention_streamed import Streamed
+
+    return (Streamed if "SPAN" in params else Module)(match, params, bound, vmem_limit, sums_on_mxu).text()
 
 
 def plain_scale(score: Expression) -> str | None:
@@ -55,7 +57,7 @@ def _grid_order(match: AttentionMatch, params: dict[str, int]) -> str:
     return "hib" if s.batch > 1 and tables > keys else "bhi"
 
 
-class _Module:
+class Module:
     def __init__(
         self, match: AttentionMatch, params: dict[str, int], bound: str, vmem_limit: int, sums_on_mxu: bool
     ) -> None:
@@ -110,7 +112,8 @@ class _Module:
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
         lines += [
-            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler",
+            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20"
+            "  # bytes: blocks, each twice, scratch, and room for the compiler",
             "LOG2_E = math.log2(math.e)  # exp(x) = exp2(x * LOG2_E), and exp2 is what the hardware has",
             "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
         ]
@@ -137,8 +140,11 @@ class _Module:
         statics = ["rows", "block_k", *(["kv_len"] if self.asks_length(body) else []), "factor"]
         if self.match.causal == "end":
             statics.append("shift")
-        head = f"def _kernel({', '.join([*refs, 'out_ref'])}, *, {', '.join(statics)}):"
+        head = f"def _kernel({', '.join([*refs, *self.kernel_refs()])}, *, {', '.join(statics)}):"
         return head + "\n" + indent(body)
+
+    def kernel_refs(self) -> list[str]:
+        return ["out_ref"]
 
     def asks_length(self, body: list[str]) -> bool:
         return re.search(r"\bkv_len\b", "\n".join(body)) is not None
@@ -391,10 +397,10 @@ class _Module:
             by_layout.setdefault(layout, []).append(name)
         parts = [f"{', '.join(names)}: [{', '.join(words[a] for a in layout)}]" for layout, names in by_layout.items()]
         lengths = "as many queries as keys" if self.match.causal == "square" else "any lengths"
-        return (
-            f'"""{"; ".join(parts)}.\n\n    Any batch and heads, {lengths}; a head\'s keys and values fit VMEM_LIMIT '
-            'twice.\n    """'
-        )
+        return f'"""{"; ".join(parts)}.\n\nAny batch and heads, {lengths}{self.fitting()}.\n"""'
+
+    def fitting(self) -> str:
+        return "; a head's keys and values fit VMEM_LIMIT twice"
 
     def arrays(self) -> list[str]:
         match = self.match
@@ -474,9 +480,8 @@ class _Module:
         return lines
 
     def padding(self) -> list[str]:
-        multiple = "block_q" if self.triangle else "block_k"
         lines = [
-            f"padding = -kv_len % {multiple}",
+            f"padding = -kv_len % {self.padding_multiple()}",
             "if padding:",
             "    keys, values = (jnp.pad(a, ((0, 0), (0, 0), (0, padding), (0, 0))) for a in (keys, values))",
         ]
@@ -488,6 +493,9 @@ class _Module:
                     f"    {self.local(leaf)} = jnp.pad({self.local(leaf)}, ((0, 0), (0, 0), (0, 0), (0, padding)))",
                 ]
         return lines
+
+    def padding_multiple(self) -> str:
+        return "block_q" if self.triangle else "block_k"
 
     def local(self, leaf: Leaf) -> str:
         return f"{self.leaf_name(leaf)}_4d"
@@ -519,21 +527,32 @@ class _Module:
         head = "h" if match.sizes.heads == match.sizes.kv_heads else (
             "jax.lax.div(h, group)" if match.grouping == "block" else "jax.lax.rem(h, kv_heads)"
         )
-        at = f"lambda {', '.join(self.order)}"
+        at = f"lambda {', '.join(self.axes())}"
         specs = [
             f"pl.BlockSpec((None, None, block_q, head_dim), {at}: (b, h, i, 0)),",
-            f"pl.BlockSpec((None, None, kv_len + padding, head_dim), {at}: (b, {head}, 0, 0)),",
-            f"pl.BlockSpec((None, None, kv_len + padding, v_dim), {at}: (b, {head}, 0, 0)),",
+            *self.key_specs(head, at),
             *(f"{self.leaf_spec(leaf)}," for leaf in match.score.leaves),
         ]
-        counts = {"b": "batch", "h": "heads", "i": "pl.cdiv(q_len, block_q)"}
+        counts = {"b": "batch", "h": "heads", "i": "pl.cdiv(q_len, block_q)", "j": "(kv_len + padding) // span"}
         note = "" if self.order == "bhi" else "  # the batch last: what it shares stays in VMEM"
         return [
             f"functools.partial(_kernel, {', '.join(statics)}),",
             f"out_shape=jax.ShapeDtypeStruct((batch, heads, q_len, v_dim), jnp.{match.out_dtype}),",
-            f"grid=({', '.join(counts[axis] for axis in self.order)}),{note}",
+            f"grid=({', '.join(counts[axis] for axis in self.axes())}),{note}",
             "in_specs=[", *(f"    {s}" for s in specs), "],",
-            f"out_specs=pl.BlockSpec((None, None, block_q, v_dim), {at}: (b, h, i, 0)),",
+            f"out_specs=pl.BlockSpec((None, None, block_q, v_dim), {at}: (b, h, i, 0)),", *self.tail(),
+        ]
+
+    def axes(self) -> str:
+        """The grid's, outer first."""
+        return self.order
+
+    def key_specs(self, head: str, at: str) -> list[str]:
+        return [f"pl.BlockSpec((None, None, kv_len + padding, {dim}), {at}: (b, {head}, 0, 0)),"
+                for dim in ("head_dim", "v_dim")]
+
+    def tail(self) -> list[str]:
+        return [
             "compiler_params=pltpu.CompilerParams(",
             '    dimension_semantics=("parallel", "parallel", "parallel"), vmem_limit_bytes=VMEM_LIMIT',
             "),",
@@ -550,7 +569,7 @@ class _Module:
         index = ", ".join([
             "b" if "b" in kinds else "0", "h" if "h" in kinds else "0", "i" if "q" in kinds else "0", "0",
         ])
-        return f"pl.BlockSpec({shape}, lambda {', '.join(self.order)}: ({index}))"
+        return f"pl.BlockSpec({shape}, lambda {', '.join(self.axes())}: ({index}))"
 
     def operands(self) -> list[str]:
         return ["queries", "keys", "values", *(self.local(leaf) for leaf in self.match.score.leaves)]
