@@ -54,6 +54,11 @@ def gated_halves(x, gate, up, b, r):
     return jax.nn.silu(x @ gate + b) * (x @ up) + r
 
 
+def gated_norm_product(x, y, g, w, v):
+    """The end of a triangle multiplication: normalised rows times a weight, gated by other rows times another."""
+    return rms_norm(x, g) @ w * jax.nn.sigmoid(y @ v)
+
+
 def grouped_norm(x, w):
     y = (x @ w).reshape(x.shape[0], -1, 32)
     y = (y - y.mean(-1, keepdims=True)) * jax.lax.rsqrt(y.var(-1, keepdims=True) + 1e-5)
@@ -114,6 +119,12 @@ def padded_convolution(x, w, b):
 
 def pooled_convolution(x, w, b):
     return jnp.mean(jax.nn.relu(_convolved(x, w) + b[:, None, None]), axis=(2, 3))
+
+
+def batch_norm_after(x, w, b, g):
+    y = jnp.tanh(_convolved(x, w) + b[:, None, None])
+    centred = y - y.mean(axis=(0, 2, 3), keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.square(centred).mean(axis=(0, 2, 3), keepdims=True) + 1e-5) * g[:, None, None]
 
 
 def causal_depthwise(x, w, b):
@@ -275,6 +286,11 @@ SAMPLES = {
     "residual_layer_norm": (
         "rows", residual_layer_norm, _rows(4096, 2048, r="mn", g="n", b="n"), _rows(33, 250, r="mn", g="n", b="n"),
     ),
+    "gated_norm_product": (
+        "rows", gated_norm_product,
+        {**_rows(8192, 256, y="mn", g="n"), **dict.fromkeys("wv", ((256, 256), BF16))},
+        {**_rows(40, 128, y="mn", g="n"), **dict.fromkeys("wv", ((128, 128), BF16))},
+    ),
     "scaled_softmax": ("rows", scaled_softmax, _rows(4096, 2048, t="m"), _rows(48, 130, t="m")),
     "row_logsumexp": ("rows", row_logsumexp, _rows(4096, 2048), _rows(48, 256)),
     "cube_norm": ("rows", cube_norm, {"x": ((512, 16, 128), F32)}, {"x": ((6, 4, 130), F32)}),
@@ -316,6 +332,9 @@ SAMPLES = {
     ),
     "pooled_convolution": (
         "conv", pooled_convolution, _images(8, 8, 64, (64, 64)), _images(3, 5, 16, (12, 20)),
+    ),
+    "batch_norm_after": (
+        "conv", batch_norm_after, _images(8, 8, 16, (64, 64), g=1), _images(2, 2, 8, (9, 10), g=1),
     ),
     "causal_depthwise": (
         "depthwise", causal_depthwise, {"x": ((4, 4096, 1024), BF16), "w": ((4, 1024), BF16), "b": ((1024,), BF16)},

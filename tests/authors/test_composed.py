@@ -1,6 +1,7 @@
 """Whole functions that people have: some parts in kernels, the rest in plain JAX between them."""
 
 import ast
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -112,22 +113,40 @@ def test_a_slice_read_beside_a_product_is_taken_before_the_kernel(bench):
     bench.assert_agrees(gated_sum, bench.kernel("parts", match), shapes(48, 256, 384))
 
 
-def triangle(pair, mask, left, left_gate, right, right_gate):
+def triangle(pair, mask, left, left_gate, right, right_gate, scale, out, out_gate):
     masked = pair * mask
     left = (masked @ left) * jax.nn.sigmoid(masked @ left_gate)
     right = (masked @ right) * jax.nn.sigmoid(masked @ right_gate)
-    return jnp.einsum("ikc,jkc->ijc", left, right)
+    y = jnp.einsum("ikc,jkc->ijc", left, right)
+    return (y / jnp.sqrt(jnp.mean(y * y, -1, keepdims=True) + 1e-6) * scale @ out) * jax.nn.sigmoid(pair @ out_gate)
 
 
-def test_the_gated_sides_of_a_triangle_product_are_kernels_that_scale_rows_after_the_product(bench):
+def test_a_triangle_multiplication_is_a_contraction_between_kernels_of_gated_rows(bench):
     def shapes(n, c):
-        return {"pair": ((n, n, c), "bfloat16"), "mask": ((n, n, 1), "bfloat16"),
-                **dict.fromkeys(("left", "left_gate", "right", "right_gate"), _weights(c, c))}
+        weights = ("left", "left_gate", "right", "right_gate", "out", "out_gate")
+        found = {"pair": ((n, n, c), "bfloat16"), "mask": ((n, n, 1), "bfloat16"), "scale": ((c,), "bfloat16"),
+                 **dict.fromkeys(weights, _weights(c, c))}
+        return {name: found[name] for name in inspect.signature(triangle).parameters}
 
     match = bench.recognise("parts", triangle, shapes(512, 128), shapes(32, 128))
-    assert [part.recipe for part in match.parts] == ["matmul", "matmul"] and not match.before
-    assert all({"pair", "mask"} <= set(part.arguments) for part in match.parts)
+    assert [part.recipe for part in match.parts] == ["matmul", "matmul", "rows"] and not match.after
+    assert "einsum" in match.parts[-1].before[0] and len(match.parts[-1].before) == 1
     bench.assert_agrees(triangle, bench.kernel("parts", match), shapes(32, 128))
+
+
+def masked_gate(x, mask, up, gate):
+    masked = x * mask
+    return jnp.sum((masked @ up) * jax.nn.silu(masked @ gate), axis=0)
+
+
+def test_wide_rows_are_scaled_after_their_product(bench):
+    def shapes(m, k):
+        return {"x": ((m, k), "bfloat16"), "mask": ((m, 1), "bfloat16"), "up": _weights(k, 256),
+                "gate": _weights(k, 256)}
+
+    match = bench.recognise("parts", masked_gate, shapes(2048, 1024), shapes(48, 512))
+    assert not match.before and {"x", "mask"} <= set(match.arguments)
+    bench.assert_agrees(masked_gate, bench.kernel("parts", match), shapes(48, 512))
 
 
 def test_names_that_two_kernels_share_get_the_kernels_name_and_equal_helpers_are_kept_once():

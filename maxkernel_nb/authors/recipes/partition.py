@@ -78,7 +78,7 @@ def _worth_a_kernel(aligned: Aligned, region: Region) -> None:
         raise Declined("a product with nothing to fuse is left to XLA")
     if _work(aligned, inside) < _SMALL * _work(aligned, aligned.live()) and region.recipe != "rows":
         raise Declined("it is a small share of the work")
-    if region.recipe == "rows" and not any(aligned[n].op in REDUCTIONS for n in inside):
+    if region.recipe == "rows" and not any(aligned[n].op in REDUCTIONS or aligned[n].op == "dot" for n in inside):
         raise Declined("no row is reduced in it")
 
 

@@ -13,6 +13,7 @@ from maxkernel_nb.authors.recipes.canonical import ELEMENTWISE
 from maxkernel_nb.authors.recipes.graph import LAYOUT_OPS, REDUCTIONS
 
 _ROOTS = 10  # places tried to end a region, the furthest first
+_WIDE = 512  # below, one number a row, padded to 128 lanes, costs what scaling the rows before would
 _FREE = frozenset({"const", "iota", "array"})
 
 
@@ -47,6 +48,10 @@ def regions(aligned: Aligned) -> Iterator[Region]:
             if scaled:
                 yield Region("matmul", root, _cuts(aligned, root, set(pair), scaled=scaled), scaled)
             yield Region("matmul", root, _cuts(aligned, root, set(pair)))
+    for dot in (d for d in dots if _of_rows(aligned, d)):
+        for root in _roots(aligned, dot):
+            if (cuts := _program_cuts(aligned, root)) is not None:
+                yield Region("rows", root, cuts)
     for loop in _loops(aligned):
         for as_read in (False, True):
             yield Region("delta", _laid_out(aligned, loop), _loop_cuts(aligned, loop, as_read))
@@ -98,7 +103,7 @@ def _row_scale(aligned: Aligned, dot: int) -> tuple[int, int] | None:
     last = len(aligned[rows].shape) - 1
     if node.attr("contract") != ((last,), (0,)) or node.attr("batch")[0] or len(aligned[columns].shape) != 2:
         return None
-    if aligned[rows].op != "mul":
+    if aligned[rows].op != "mul" or aligned[rows].shape[-1] < _WIDE:
         return None
     for scale, other in (aligned.inputs(rows), reversed(aligned.inputs(rows))):
         if aligned[scale].op == "broadcast":
@@ -243,6 +248,35 @@ def _row_of(aligned: Aligned, number: int) -> tuple[int, int] | None:
     if axes != tuple(range(len(shape) - len(axes), len(shape))):
         return None
     return math.prod(shape[: len(shape) - len(axes)]), math.prod(shape[a] for a in axes)
+
+
+def _of_rows(aligned: Aligned, dot: int) -> bool:
+    """A product of rows with a square weight: they stay rows of the same width."""
+    node, (rows, weight) = aligned[dot], aligned.inputs(dot)
+    shape, last = aligned[weight].shape, len(aligned[rows].shape) - 1
+    square = aligned[weight].op == "param" and len(shape) == 2 and shape[0] == shape[1]
+    return square and node.attr("contract") == ((last,), (0,)) and not node.attr("batch")[0]
+
+
+def _program_cuts(aligned: Aligned, root: int) -> dict[int, str] | None:
+    """Inputs of a region of rows with several products, or one and a reduction; None where it has less."""
+    cuts: dict[int, str] = {}
+    todo, seen, products, reductions = [root], set(), 0, 0
+    width = aligned[root].shape[-1:]
+    while todo:
+        number = todo.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        node = aligned[number]
+        product = node.op == "dot" and node.shape[-1:] == width and _of_rows(aligned, number)
+        reduction = node.op in REDUCTIONS and _row_of(aligned, number) is not None
+        products, reductions = products + product, reductions + reduction
+        if product or reduction or (_passes(node.op) and node.op not in ("param", "transpose")):
+            todo.extend(aligned.inputs(number))
+        else:
+            cuts[number] = _kept_dtype(aligned, number)
+    return cuts if products > 1 or (products and reductions) else None
 
 
 def _row_cuts(aligned: Aligned, root: int, reduction: int) -> dict[int, str]:

@@ -29,8 +29,8 @@ _NAMES = {
     **OPERATIONS,
     "down_sum": "sum_down", "down_max": "largest", "down_min": "smallest",
     "run_sum": "run_sum", "run_max": "run_max", "run_min": "run_min",
-    "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights", "select": "chosen",
-    "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
+    "dot": "product", "reduce_sum": "row_sum", "reduce_max": "row_max", "reduce_min": "row_min", "exp": "weights",
+    "select": "chosen", "silu": "activated", "gelu": "activated", "tanh": "bent", "logistic": "gate", "max": "clipped",
 }
 _ATOM = 9
 LINE = 76
@@ -87,6 +87,12 @@ class Lines:
                 return f"jnp.{step.op[5:]}({first}, axis=0, keepdims=True)", _ATOM
             case "run_sum" | "run_max" | "run_min":
                 return f"_{step.op}({first}, {self.text[step.args[1]][0]})", _ATOM
+            case "dot":
+                if not first.isidentifier():
+                    self.lines.append(f"{(rows := self.fresh('rows'))} = {first}")
+                    first = rows
+                weight = self.text[step.args[1]][0]
+                return f"jnp.dot({first}.astype({weight}.dtype), {weight}, preferred_element_type=jnp.float32)", _ATOM
             case "neg":
                 return f"-{self.wrapped(step.args[0], 7)}", 6
             case "not":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 from maxkernel_nb.authors.base import TuningSpace
 from maxkernel_nb.authors.recipes import rowwise_source
 from maxkernel_nb.authors.recipes.base import (
@@ -22,16 +24,19 @@ from maxkernel_nb.authors.recipes.base import (
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
 from maxkernel_nb.authors.recipes.blocks import FLOATS, BlockReader, output_form
-from maxkernel_nb.authors.recipes.expressions import Expression
+from maxkernel_nb.authors.recipes.expressions import Expression, Leaf, describe
 from maxkernel_nb.authors.recipes.graph import REDUCTIONS, Graph
-from maxkernel_nb.authors.recipes.views import sample_points, volume
+from maxkernel_nb.authors.recipes.views import Indices, base_of, sample_points, volume
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
+_WIDEST = 512  # columns of a weight that is kept in VMEM whole
+
 
 class RowwiseMatch(Match):
-    """``out = body(leaves)`` on rows [m, n]; leaf kinds: ``full`` [m, n], ``row`` [1, n], ``col`` [m, 1], ``scalar``.
+    """``out = body(leaves)`` on rows [m, n]; leaf kinds: ``full`` [m, n], ``row`` [1, n], ``col`` [m, 1], ``scalar``,
+    and ``matrix`` [n, n], a weight that rows are multiplied with.
 
     ``shaped_by``: the parameter whose leading axes are the rows. ``output_form``: how the result is shaped from
     [m, n] or [m, 1].
@@ -55,7 +60,7 @@ class RowwiseRecipe(Recipe):
     match_type = RowwiseMatch
     limits = (
         "reductions run over whole rows (the last axes), so a few rows have to fit the VMEM",
-        "float32 and bfloat16 inputs, no matrix product",
+        "float32 and bfloat16 inputs; products of rows only with square bfloat16 weights up to 512 wide, beside others",
         "one result, shaped like the rows or with one value a row",
     )
 
@@ -81,20 +86,22 @@ class RowwiseRecipe(Recipe):
         check_vmem(self.vmem_bytes(match, params), chip_named(match.chip))
 
     def _moved(self, match: RowwiseMatch, rows: int) -> int:
-        area = {"full": rows * match.n, "row": 8 * match.n, "col": rows * 128, "scalar": 0}
+        area = {"full": rows * match.n, "row": 8 * match.n, "col": rows * 128, "scalar": 0, "matrix": match.n**2}
         moved = sum(area[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.body.leaves)
         return moved + area[match.out_kind] * itemsize(match.out_dtype)
 
     def vmem_bytes(self, match: RowwiseMatch, params: dict[str, int]) -> int:
         rows = min(params["BLOCK_M"], pad_up(match.m, 16))
         # the values between two reductions over a row do not fit the registers: a few float32 copies of a block
-        reductions = sum(step.op in REDUCTIONS for step in match.body.steps)
+        reductions = sum(step.op in REDUCTIONS or step.op == "dot" for step in match.body.steps)
         return 2 * self._moved(match, rows) + rows * pad_up(match.n, 128) * 4 * min(3, 1 + reductions)
 
     def bound(self, match: RowwiseMatch) -> Bound:
-        sizes = {"full": match.m * match.n, "row": match.n, "col": match.m, "scalar": 1}
+        sizes = {"full": match.m * match.n, "row": match.n, "col": match.m, "scalar": 1, "matrix": match.n**2}
         moved = sum(sizes[leaf.kind] * itemsize(match.dtypes[leaf.param]) for leaf in match.body.leaves)
-        return Bound(flops=0.0, hbm_bytes=float(moved + sizes[match.out_kind] * itemsize(match.out_dtype)))
+        products = sum(step.op == "dot" for step in match.body.steps)
+        moved += sizes[match.out_kind] * itemsize(match.out_dtype)
+        return Bound(flops=2.0 * products * match.m * match.n**2, hbm_bytes=float(moved))
 
     def plan(self, match: RowwiseMatch, params: dict[str, int]) -> Plan:
         chip, bound = chip_named(match.chip), self.bound(match)
@@ -124,9 +131,35 @@ class RowwiseRecipe(Recipe):
 # Recognition
 
 
+class RowReader(BlockReader):
+    """Reads products of rows with a square weight too: rows stay rows of the same width."""
+
+    def compute(self, number: int, indices: Indices) -> str:
+        return self.product(number, indices) if self.graph[number].op == "dot" else super().compute(number, indices)
+
+    def product(self, number: int, indices: Indices) -> str:
+        node = self.graph[number]
+        rows, weight = node.inputs
+        last = len(self.graph[rows].shape) - 1
+        along = node.attr("contract") == ((last,), (0,)) and not node.attr("batch")[0]
+        if not along or self.graph[weight].op != "param" or self.graph[weight].shape != (self.n, self.n):
+            raise Declined(f"{describe(self.graph, number)} is no product of rows of {self.n} with a square weight")
+        if self.n > _WIDEST or set(node.attr("operands")) != {"bfloat16"} or node.attr("precision"):
+            raise Declined(f"{describe(self.graph, number)} is not of bfloat16 with a weight of at most {_WIDEST}")
+        outer, self.col = self.col, sample_points((self.n,), len(self.row), seed=3)[0]
+        at = (*(np.broadcast_to(i, self.row.shape) for i in indices[:-1]), self.col)
+        child, place = base_of(self.graph, rows, at)
+        if self.graph[child].op == "const" or self.place(child, place) != "full":
+            raise Declined(f"{describe(self.graph, number)} is of rows that are all the same")
+        argument = self.read(rows, at)
+        self.col = outer
+        return self.step("dot", (argument, self.add_leaf(Leaf(param=self.graph[weight].attr("index"), kind="matrix"))))
+
+
 def _recognise_case(graph: Graph) -> BlockCase:
-    if products := graph.live("dot"):
-        raise Declined(f"it has {len(products)} matrix products, this recipe serves none")
+    products = graph.live("dot")
+    if len(products) == 1 and not any(graph.live(op) for op in REDUCTIONS):
+        raise Declined("it has a matrix product alone, this recipe serves those of rows beside others or reductions")
     if len(graph.outputs) != 1:
         raise Declined(f"it returns {len(graph.outputs)} arrays, this recipe writes one")
     if graph.output_dtypes[0] not in FLOATS:
@@ -134,7 +167,7 @@ def _recognise_case(graph: Graph) -> BlockCase:
     lead, tail = _split(graph)
     m, n = volume(lead), volume(tail)
     points = sample_points((m, n))
-    reader = BlockReader(graph, None, (m, n), (points[0], points[1]))
+    reader = RowReader(graph, None, (m, n), (points[0], points[1]))
     output = graph.outputs[0]
     shape = graph[output].shape
     kind, result = reader.read_output(output, shape)

@@ -61,7 +61,7 @@ class _Module:
         for i, leaf in enumerate(self.match.body.leaves):
             name = names[f"@{i}"] = self.name(leaf)
             load = f"{name}_ref[0, 0]" if leaf.kind == "scalar" else f"{name}_ref[...]"
-            lines.append(f"{name} = {load}.astype(jnp.float32)")
+            lines.append(f"{name} = {load}" + ("" if leaf.kind == "matrix" else ".astype(jnp.float32)"))
         steps, result = Lines(self.match.body, names, _RESERVED | set(self.match.signature.params)).render()
         if not result.isidentifier():
             steps.append(f"result = {result}")
@@ -76,7 +76,9 @@ class _Module:
         kinds = {f"@{i}": leaf.kind for i, leaf in enumerate(body.leaves)}
         for i, step in enumerate(body.steps):
             args = [kinds.get(a, "scalar") for a in step.args]
-            if step.op.startswith("reduce_"):
+            if step.op == "dot":
+                kinds[f"%{i}"] = "full"
+            elif step.op.startswith("reduce_"):
                 kinds[f"%{i}"] = "col" if "full" in args else "scalar"
             else:
                 full = step.op.startswith("run_") or {"row", "col"} <= set(args)
@@ -118,6 +120,7 @@ class _Module:
             "full": "pl.BlockSpec((block_m, n), lambda i: (i, 0))", "row": "pl.BlockSpec((1, n), lambda i: (0, 0))",
             "col": "pl.BlockSpec((block_m, 1), lambda i: (i, 0))",
             "scalar": "pl.BlockSpec(memory_space=pltpu.SMEM)",
+            "matrix": "pl.BlockSpec((n, n), lambda i: (0, 0))",
         }
         match = self.match
         statics = ", ".join(f"{s}={s}" for s in self.statics)
@@ -134,9 +137,10 @@ class _Module:
         ]
 
     def operands(self) -> str:
-        shapes = {"full": "reshape(m, n)", "row": "reshape(1, n)", "col": "reshape(m, 1)", "scalar": "reshape(1, 1)"}
+        shapes = {"full": ".reshape(m, n)", "row": ".reshape(1, n)", "col": ".reshape(m, 1)",
+                  "scalar": ".reshape(1, 1)", "matrix": ""}
         params = self.match.signature.params
-        return ", ".join(f"{params[leaf.param]}.{shapes[leaf.kind]}" for leaf in self.match.body.leaves)
+        return ", ".join(f"{params[leaf.param]}{shapes[leaf.kind]}" for leaf in self.match.body.leaves)
 
     def output(self) -> str:
         match, name = self.match, self.shape_name
