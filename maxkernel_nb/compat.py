@@ -122,6 +122,19 @@ def mlir_context() -> Any:
     return context
 
 
+_CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
+                    "custom_vjp_call", "custom_vjp_call_jaxpr"})  # fmt: skip
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameter that holds a call's program
+
+
+def called(equation: Any) -> tuple[Any, Any] | None:
+    """The jaxpr and the constants of the program that a call runs on its operands; None where it is no call."""
+    if equation.primitive.name not in _CALLS:
+        return None
+    inner = next(equation.params[name] for name in _BODIES if equation.params.get(name) is not None)
+    return getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
+
+
 def is_literal(atom: Any) -> bool:
     """True for a jaxpr's inline constant, False for a variable (``Literal`` has moved between modules)."""
     return hasattr(atom, "val")

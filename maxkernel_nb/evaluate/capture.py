@@ -15,6 +15,7 @@ from typing import Any
 from maxkernel_nb import compat
 from maxkernel_nb.evaluate.executor import JobRefused
 from maxkernel_nb.evaluate.inputs import is_float
+from maxkernel_nb.evaluate.platforms import on_tpu
 from maxkernel_nb.evaluate.wire import dtype_named
 from maxkernel_nb.task import Case, Parameter
 from maxkernel_nb.tasks.trees import from_arrays
@@ -29,7 +30,7 @@ CALLBACKS = ("callback", "debug_print", "infeed", "outfeed")  # within a primiti
 
 @dataclass(frozen=True)
 class Captured:
-    """One case: the closed jaxpr (as traced, untouched) and the tree of its outputs."""
+    """One case: the closed jaxpr (as traced for a TPU, else untouched) and the tree of its outputs."""
 
     closed: Any
     out_tree: str
@@ -80,6 +81,7 @@ def capture(program: Program, case: Case, static: dict[str, Any], chip: str) -> 
         specs = [jax.ShapeDtypeStruct(a.shape, dtype_named(a.dtype)) for a in case.args]
         with _blamed("trace", f"The kernel does not trace for case {case.name}"), as_on(chip):
             closed, out = jax.make_jaxpr(lambda *a: program.function(*a, **static), return_shape=True)(*specs)
+            closed = on_tpu(closed)
         program.cases[case.name] = Captured(closed, str(jax.tree.structure(out)))
     return program.cases[case.name]
 
@@ -106,6 +108,7 @@ def capture_gradient(program: Program, case: Case, static: dict[str, Any], chip:
 
     with _blamed("gradient", f"The kernel cannot be differentiated for case {case.name}"), as_on(chip):
         closed, out = jax.make_jaxpr(gradient, return_shape=True)(specs, asked)
+        closed = on_tpu(closed)
     return Captured(closed, str(jax.tree.structure(out)))
 
 

@@ -20,10 +20,6 @@ from maxkernel_nb.evaluate.inputs import unchanged
 from maxkernel_nb.evaluate.numpy_jaxpr import MOST, Budget, Program, spending
 from maxkernel_nb.tpu.diagnosis import diagnose
 
-_CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
-                    "custom_vjp_call", "custom_vjp_call_jaxpr"})  # fmt: skip
-_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameter that holds a call's program
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -168,8 +164,8 @@ def _written_out(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) ->
     for equation in jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
         if _calls_kernels(equation):
-            inner = next(equation.params[name] for name in _BODIES if equation.params.get(name) is not None)
-            results = _written_out(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+            body, consts_within = compat.called(equation) or (None, ())
+            results = _written_out(body, consts_within, inputs)
         else:
             results = compat.bind_equation(equation, inputs, equation.params)
         env.update(zip(equation.outvars, results, strict=True))
@@ -177,10 +173,8 @@ def _written_out(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) ->
 
 
 def _calls_kernels(equation: Any) -> bool:
-    if equation.primitive.name not in _CALLS:
-        return False
-    inner = compat.inner_jaxprs(equation.params)
-    return any(e.primitive.name == "pallas_call" for jaxpr in inner for e in compat.equations(jaxpr))
+    inner = compat.called(equation)
+    return inner is not None and any(e.primitive.name == "pallas_call" for e in compat.equations(inner[0]))
 
 
 def with_interpret(jaxpr: Any, how: Any) -> Any:

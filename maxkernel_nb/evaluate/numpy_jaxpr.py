@@ -23,9 +23,6 @@ from maxkernel_nb.evaluate import numpy_memory, quick
 from maxkernel_nb.evaluate.numpy_rules import Rule, rule
 
 MOST = 150_000  # equations of all runs of a program: what they take longer than compiled is what compiling takes
-_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # the parameter that holds a call's program
-_CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call",
-                    "custom_vjp_call", "custom_vjp_call_jaxpr"})  # fmt: skip
 Reads = Callable[[list[Any]], Sequence[Any]]  # all slots to the operands
 Step = tuple[Rule, Reads, tuple[int, ...], bool]  # function, what it reads, slots written, several results
 
@@ -100,9 +97,8 @@ class Program:
         return tuple(map(slot, jaxpr.outvars))
 
     def _results(self, equation: Any, reads: tuple[int, ...]) -> tuple[int, ...]:
-        if equation.primitive.name in _CALLS:
-            called = next(equation.params[n] for n in _BODIES if equation.params.get(n) is not None)
-            body, consts = getattr(called, "jaxpr", called), getattr(called, "consts", ())
+        if (called := compat.called(equation)) is not None:
+            body, consts = called
             numbers = dict(zip(body.constvars, map(self._constant, consts), strict=True))
             return self._written_out(body, numbers | dict(zip(body.invars, reads, strict=True)))
         several, writes = bool(equation.primitive.multiple_results), tuple(self._new() for _ in equation.outvars)

@@ -266,8 +266,9 @@ def _refuse_callbacks(found: list[Any]) -> None:
 
 
 # What a TPU answers otherwise than this machine, by a primitive's name: a program that asks is one of two programs.
+# What plain JAX asks of the platform is answered already (``platforms``).
 _ASKS = {
-    "platform_index": "asks on which platform it runs, as jnp.diagonal does",
+    "platform_index": "asks within a kernel or a loop on which platform it runs",
     "prng_seed": "draws random bits of the chip",
     "prng_random_bits": "draws random bits of the chip",
     "rng_bit_generator": "draws random bits of the platform",

@@ -480,6 +480,14 @@ def kernel(x):
 )
 
 TILES = [(128, 128), (64, 128), (32, 256), (256, 128), (8, 128), (128, 256)]
+# jnp.diagonal is one program for a TPU and another elsewhere.
+DIAGONAL = elementwise(["x"], "{x} * 1.0").replace("def kernel(", "def once(") + """
+
+def kernel(x):
+    return once(x) * jnp.diagonal(2.0 * jnp.eye(x.shape[1], dtype=x.dtype))
+"""
+
+
 HONEST = {
     **{f"double {b}": ("double", elementwise(["x"], "{x} * 2.0", b)) for b in TILES},
     "double by adding": ("double", elementwise(["x"], "{x} + {x}")),
@@ -495,6 +503,7 @@ HONEST = {
     "double, under vmap": ("double", VMAPPED),
     "double, under jit": ("double", elementwise(["x"], "{x} * 2.0").replace("def kernel", "@jax.jit\ndef kernel")),
     "double, two calls": ("double", TWO_CALLS),
+    "double, by a diagonal": ("double", DIAGONAL),
     **{f"both {b}": ("both", elementwise(["x", "y"], "{x} + {y};{x} * {y}", b, outs=2)) for b in TILES[:3]},
     **{f"update {b}": ("update", elementwise(["x", "y"], "{x} * 0.9 + {y}", b)) for b in TILES[:2]},
     "update, in place": ("update", elementwise(["x", "y"], "{x} * 0.9 + {y}", extra="input_output_aliases={1: 0},")),

@@ -641,8 +641,8 @@ PROGRAMS = {
     "another branch for a TPU": Cheat(
         "double",
         COPY.replace("def kernel(x):", "def right(x):") + "\ndef kernel(x):\n    return lax.platform_dependent(x, tpu=lambda a: a + a * 0.5, default=right) + 0.0 * right(x)\n",
-        "trace",
-        "on which platform",
+        "check",
+        "Wrong values",
         "fresh: tells the judge's machine from a TPU",
     ),
     "another branch for a TPU, inside": Cheat(
