@@ -1,7 +1,7 @@
 """Check cases: the timing case made small enough to interpret, with its structure kept.
 
-Dimensions of equal size form a group and always change together. A proposal counts only when the reference traces with
-it, with outputs of the same structure, rank and dtype, and indexes nothing past its end.
+Dimensions of equal size form a group and change together, unless nothing else is left. A proposal counts only when the
+reference traces with it, with outputs of the same structure, rank and dtype, and indexes nothing past its end.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class _Search:
         missing = want_checks - sum(c.role is CaseRole.CHECK for c in found)
         for number in range(1, missing + 1):
             sizes = chain(scaled(self.groups, _SCALES), islice(combinations(self.groups), _COMBINATIONS))
-            found += self._first(f"scaled-{number}", CaseRole.CHECK, sizes) or self._lightest(f"heavy-{number}")
+            found += (self._first(f"scaled-{number}", CaseRole.CHECK, sizes) or self._lightest(f"heavy-{number}")
+                      or self._of_axis(f"axis-{number}"))
         if self.ragged and all(c.role is CaseRole.CHECK for c in found):
             sizes = chain(scaled(self.groups, _RAGGED_SCALES), islice(ragged_combinations(self.groups), _COMBINATIONS))
             found += self._first("ragged", CaseRole.RAGGED, filter(is_ragged, sizes))
@@ -107,6 +108,14 @@ class _Search:
         """The least work among what was too much, where the function leaves nothing else."""
         cost = min(self.heavy, default=_WORK_CEILING + 1)
         return [self._keep(name, CaseRole.CHECK, self.heavy.pop(cost))] if cost <= _WORK_CEILING else []
+
+    def _of_axis(self, name: str) -> list[Case]:
+        """One axis alone, where the function fixes another of the same size (as many steps as heads times width)."""
+        for args in _one_axis(self.timing.args):
+            cost = self._ask(args) if _key(args) not in self.seen else None
+            if cost is not None and cost <= WORK_LIMIT:
+                return [self._keep(name, CaseRole.CHECK, args)]
+        return []
 
     def _proposals(self, kind: Kind) -> Iterator[tuple[ArgSpec, ...]]:
         for mode in modes(self.groups, kind.ragged):
@@ -187,6 +196,18 @@ def _override(timing: Case, text: str, number: int) -> Case:
         name=f"case-{number}", role=CaseRole.CHECK,
         args=tuple(a.model_copy(update={"draw": d.draw}) for a, d in zip(args, drawn, strict=True)),
     )  # fmt: skip
+
+
+def _one_axis(args: Sequence[ArgSpec]) -> Iterator[tuple[ArgSpec, ...]]:
+    """All arguments whose axis number n has a certain size get another one there, and stay as they are elsewhere."""
+    places = {(n, size) for a in args for n, size in enumerate(a.shape) if size > 1}
+    for part, of in _SCALES[1:]:
+        for n, size in sorted(places):
+            changed = max(1, size * part // of)
+            yield tuple(
+                a if a.shape[n : n + 1] != (size,)
+                else a.model_copy(update={"shape": (*a.shape[:n], changed, *a.shape[n + 1:])}) for a in args
+            )
 
 
 def _example(timing: Case) -> str:

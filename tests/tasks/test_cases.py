@@ -170,6 +170,16 @@ def test_outputs_of_another_structure_do_not_count():
     assert all(c.args[0].shape[0] >= 200 for c in cases)
 
 
+def test_as_many_steps_as_a_fixed_width_can_still_change():
+    """The width is heads times state, written into the function; the number of steps happens to equal it."""
+    def fn(x, w):
+        return (x.reshape(x.shape[0], 4, 64) * w).reshape(x.shape)
+
+    cases = derive(fn, "x: f32[256,256], w: f32[64]")
+    shapes = [c.args[0].shape for c in cases if c.role is CaseRole.CHECK]
+    assert all(width == 256 for _, width in shapes) and len({steps for steps, _ in shapes}) >= 3
+
+
 def test_a_reference_that_fixes_everything_asks_for_cases():
     def fixed(x):
         assert x.shape == (4096, 8192)
