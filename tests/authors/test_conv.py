@@ -21,7 +21,8 @@ def convolve(x, w, stride=1, **how):
     (lambda x, w, b: convolve(x, w[:, :1], feature_group_count=8), "grouped or depthwise"),
     (lambda x, w, b: convolve(jnp.tanh(x), w), "image is computed on the way"),
     (lambda x, w, b: convolve(convolve(x, w), w), "2 convolutions"),
-    (lambda x, w, b: (y := convolve(x, w)) - y.mean(axis=(0, 2, 3), keepdims=True), "along the channels|reduces"),
+    (lambda x, w, b: (y := convolve(x, w)).max(axis=(2, 3)) - y.mean(axis=(0, 2, 3)), "several values"),
+    (lambda x, w, b: (y := convolve(x, w)) - y.mean(axis=(0, 1), keepdims=True), "along the channels|reduces"),
     (lambda x, w, b: jnp.cumsum(convolve(x, w), axis=-1), "cumsum"),
     (lambda x, w, b: convolve(x, w)[:, :, ::-1], "rev|along the channels"),
     (lambda x, w, b: convolve(x, w).transpose(0, 2, 3, 1), "neither the convolution's"),
@@ -30,6 +31,16 @@ def test_declines_with_the_reason(bench, function, reason):
     function.__name__ = "declined"
     with pytest.raises(Declined, match=reason):
         bench.recognise("conv", function, SHAPES, SHAPES, source="")
+
+
+def test_what_needs_the_whole_batch_follows_the_kernel(bench):
+    def normed(x, w, b):
+        y = jax.nn.relu(convolve(x, w) + b[:, None, None])
+        return y - y.mean(axis=(0, 2, 3), keepdims=True)
+
+    match = bench.recognise("conv", normed, SHAPES, SHAPES)
+    assert [step.op for step in match.body.steps] == ["add", "max"] and match.kernel_dtype == "float32"
+    assert [step.op for step in match.after.steps] == ["batch_sum", "div", "sub"] and match.out_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(("function", "kind", "passes"), [

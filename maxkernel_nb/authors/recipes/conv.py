@@ -22,6 +22,7 @@ from maxkernel_nb.authors.recipes.base import (
     pad_up,
 )
 from maxkernel_nb.authors.recipes.block_case import BlockCase, read_cases
+from maxkernel_nb.authors.recipes.conv_batch import split_at_batch
 from maxkernel_nb.authors.recipes.conv_reader import ImageReader, convolution_of
 from maxkernel_nb.authors.recipes.expressions import Expression
 from maxkernel_nb.authors.recipes.graph import Graph
@@ -52,6 +53,13 @@ class ConvMatch(Match):
     out_rank: int
     precision: str = ""
     body: Expression
+    count: int = 0  # pixels of all images
+    after: Expression | None = None  # from the body's value (``acc``), where statistics of the batch are needed
+
+    @property
+    def kernel_dtype(self) -> str:
+        """What the kernel writes: not rounded before statistics of the batch."""
+        return "float32" if self.after else self.out_dtype
 
     @property
     def space(self) -> tuple[int, ...]:
@@ -86,13 +94,17 @@ class ConvRecipe(Recipe):
     match_type = ConvMatch
     limits = (
         "channels before space, stride 1, no dilation, no groups; padding is added before the kernel",
-        "one image with all its results has to fit the VMEM; nothing is reduced over the batch",
+        "one image with all its results has to fit the VMEM",
+        "statistics over the batch are taken outside the kernel, of one value a pixel that it writes",
         "beside image and window only inputs with one value a channel",
     )
 
     def recognise(self, traces: Mapping[str, Any], task: KernelTask) -> ConvMatch:
         _, expression, fields = read_cases(traces, task, _recognise_case)
-        return ConvMatch(body=expression, **fields)
+        body, after = split_at_batch(expression)
+        if after and fields["out_kind"] != "full":
+            raise Declined("it takes statistics over the batch and returns less than the convolution's shape")
+        return ConvMatch(body=body, after=after, **fields)
 
     def space(self, match: ConvMatch) -> TuningSpace:
         most = pad_up(match.span, 128)
@@ -119,7 +131,7 @@ class ConvRecipe(Recipe):
         channels = pad_up(match.channels, 8)
         image = pad_up(match.image_shape[1], 32 // size) * (places + match.halo) * size
         rows = {"full": channels, "row": 8}.get(match.out_kind, 0)
-        result = rows * places * itemsize(match.out_dtype) + channels * 512
+        result = rows * places * itemsize(match.kernel_dtype) + channels * 512
         kept = channels * places * 4 if match.passes > 1 else 0
         patches = 2 * pad_up(match.depth, 16) * (block + match.halo) * size
         return 2 * (image + result) + kept + patches + 4 * channels * block * 4
@@ -142,6 +154,7 @@ class ConvRecipe(Recipe):
                 f". Shifted by every place of the window it becomes [{match.depth}, pixels], which the MXU multiplies "
                 f"with the window as [{match.channels}, {match.depth}]. "
                 + (f"The result stays in VMEM for {again} more passes: statistics first. " if again else "")
+                + ("Statistics of the batch and what needs them follow in plain JAX. " if match.after else "")
                 + at_least(bound, chip)
             ),
             attacks=bound.attacks(chip),
@@ -168,7 +181,7 @@ def _recognise_case(graph: Graph) -> BlockCase:
     params = sorted((n for n in graph.nodes if n.op == "param"), key=attrgetter("attrs"))
     if any(p.dtype not in ("float32", "bfloat16") for p in params):
         raise Declined("it has inputs other than float32 and bfloat16")
-    return BlockCase(reader, result, {"pixels": reader.p, "channels": reader.o}, {
+    return BlockCase(reader, result, {"pixels": reader.p, "channels": reader.o, "count": reader.n * reader.p}, {
         "image": own.image, "window": own.window, "pads": own.pads, "dtype": own.dtype, "precision": own.precision,
         "out_dtype": graph.output_dtypes[0], "out_kind": kind, "out_rank": len(shape),
     }, sizes={"image_shape": own.image_shape, "window_shape": own.window_shape})

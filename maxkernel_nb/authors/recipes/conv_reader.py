@@ -80,8 +80,8 @@ class Place:
 
 class ImageReader(Reader):
     """Kinds of values in a block: ``full`` [channels, pixels], ``col`` one a channel, ``row`` one a pixel, ``one`` one
-    an image, ``scalar``. Reductions become steps named ``pixels_``, ``group_``, ``image_`` and ``down_`` (over
-    channels).
+    an image, ``scalar``. Reductions become steps named ``pixels_``, ``group_``, ``image_``, ``down_`` (over channels)
+    and ``batch_`` (over the pixels of all images).
     """
 
     def __init__(self, graph: Graph, convolution: Convolution) -> None:
@@ -161,6 +161,8 @@ class ImageReader(Reader):
         """What is reduced, by the result's kind and how many values go into one."""
         node, at = self.graph[number], self.at_points
         whole = kind == "one" or node.size == 1
+        if kind == "col" and node.size == self.o and self.n > 1 and count == self.n * self.p:
+            return "batch", Place(drawn // self.p, at.channel, drawn % self.p), ()
         if count == self.p and (whole or node.size == self.n * self.o):
             return "pixels", Place(at.image, at.channel, drawn), ()
         if kind == "row" and count == self.o:

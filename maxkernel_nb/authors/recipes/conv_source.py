@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from maxkernel_nb.authors.recipes.conv_batch import BatchLines
 from maxkernel_nb.authors.recipes.expressions import Constant, Expression, Leaf, Step
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
@@ -113,18 +114,18 @@ class _Module:
         return f"{name}_value" if name in _RESERVED else name
 
     def text(self) -> str:
-        kernel = self.kernel()
+        kernel, entry = self.kernel(), self.entry()
         helpers = [_PATCHES, *([_VALID] if "_valid(" in kernel else [])]
         helpers += [_OVER_GROUPS] if "_over_groups(" in kernel else []
-        helpers += erf_helper(kernel)
-        lax = "from jax import lax\n" if re.search(r"(?<!jax\.)\blax\.", kernel) else ""
+        helpers += erf_helper(kernel + entry)
+        lax = "from jax import lax\n" if re.search(r"(?<!jax\.)\blax\.", kernel + entry) else ""
         imports = (
             f"import functools\nimport math\n\nimport jax\nimport jax.numpy as jnp\n{lax}"
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
         constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"
         head = "\n\n".join((self.header(), imports, constants))
-        return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, self.entry())) + "\n"
+        return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, entry)) + "\n"
 
     def header(self) -> str:
         match = self.match
@@ -336,7 +337,7 @@ class _Module:
         kept = ["scratch_shapes=[pltpu.VMEM((channels, places), jnp.float32)],"] if self.passes > 1 else []
         return [
             f"functools.partial(_kernel, {', '.join(statics)}),",
-            f"out_shape=jax.ShapeDtypeStruct((images, {shape}), jnp.{self.match.out_dtype}),",
+            f"out_shape=jax.ShapeDtypeStruct((images, {shape}), jnp.{self.match.kernel_dtype}),",
             "grid=(images,),",
             "in_specs=[",
             "    # what this block reads past an image's end is never used",
@@ -364,7 +365,22 @@ class _Module:
             return [f"return out.reshape({lead}{', 1' * ones})"]
         lead = "channels, " if kind == "full" else "1, " if match.out_rank == axes + 2 else ""
         dots = ["...", *(f": space[{a}] - size[{a}] + 1" for a in range(1, axes))]
-        return [
-            f"out = out.reshape(images, {lead}-1, *space[1:])",
-            f"return out[{', '.join(dots)}]" if axes > 1 else "return out",
-        ]
+        lines = [f"out = out.reshape(images, {lead}-1, *space[1:])"]
+        cut = f"out[{', '.join(dots)}]" if axes > 1 else "out"
+        return [*lines, *self.after(cut)] if match.after else [*lines, f"return {cut}"]
+
+    def after(self, cut: str) -> list[str]:
+        """Statistics of the batch and what needs them, in plain JAX on ``cut``."""
+        match = self.match
+        assert match.after is not None
+        names, lines = {"acc": "out"}, [f"out = {cut}"] if cut != "out" else []
+        if any("count" in c.text for c in match.after.constants):
+            lines.append("count = out.size // out.shape[1]  # pixels of all images")
+        ones = "".join(", 1" for _ in match.pads)
+        for i, leaf in enumerate(match.after.leaves):
+            own = match.signature.params[leaf.param]
+            names[f"@{i}"] = self.fresh(f"{own}_wide")
+            shape = f"-1{ones}" if leaf.kind == "col" else ""
+            lines.append(f"{names[f'@{i}']} = {own}.reshape({shape}).astype(jnp.float32)")
+        code, result = BatchLines(match.after, names, {*self.taken, "count"}, len(match.image_shape)).render()
+        return [*lines, *code, f"return ({result}).astype(jnp.{match.out_dtype})"]
