@@ -123,7 +123,8 @@ class _Module:
             f"import functools\nimport math\n\nimport jax\nimport jax.numpy as jnp\n{lax}"
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
-        constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"
+        what = "bytes: blocks, each twice, scratch, and room for the compiler"
+        constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}"
         head = "\n\n".join((self.header(), imports, constants))
         return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, entry)) + "\n"
 

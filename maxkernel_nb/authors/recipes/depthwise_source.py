@@ -82,7 +82,8 @@ class _Module:
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
         constants = [f"{name} = {value}" for name, value in self.params.items()]
-        constants.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
+        what = "bytes: blocks, each twice, scratch, and room for the compiler"
+        constants.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}")
         head = "\n\n".join((self.header(), imports, "\n".join(constants)))
         return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, entry)) + "\n"
 

@@ -158,7 +158,8 @@ class _Module:
             f"STRIDES = {strides}  # depth, height, width",
             f"EDGES = {edges}  # zeros before the image, spread by the strides",
             *(f"{name} = {value}" for name, value in self.params.items()),
-            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes",
+            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the "
+            "compiler",
         ])
 
     def after(self) -> str:
