@@ -17,8 +17,8 @@ def render(match: PagedMatch, params: dict[str, int], bound: str, vmem_limit: in
     head = [
         f"{match.signature.entry}: attention over a paged key/value cache as Pallas TPU kernels.",
         "Decoding: one query of every head against PAGES pages a step, which the page table, read ahead of the grid, "
-        "brings straight from the cache, two blocks in flight: nothing is gathered into a copy. A page's keys of all "
-        "heads are one matrix; every query head meets all of them and keeps those of its own key head. That is more "
+        "brings straight from the cache, one block on its way while another is worked on: nothing is gathered into a "
+        "copy. A page's keys of all heads are one matrix; every query head meets all of them and keeps those of its own key head. That is more "
         "work for the matrix unit, which waits for memory anyway, and no shuffling of heads.",
     ] if decodes else [f"{match.signature.entry}: attention over a paged key/value cache as a Pallas TPU kernel."]
     if prefills:
@@ -39,7 +39,7 @@ def render(match: PagedMatch, params: dict[str, int], bound: str, vmem_limit: in
         "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu",
         "\n".join(constants),
     ]
-    functions = [_ABSORB]
+    functions = [_ABSORB.format(**(_SHIFTED if decodes and match.values < 0 else _UNSHIFTED))]
     if decodes:
         functions += [_DECODE_KERNEL.format(**_decode_words(match)), _DECODE.format(**_decode_words(match))]
     if prefills:
@@ -62,11 +62,12 @@ def _decode_words(match: PagedMatch) -> dict[str, str]:
         "each": "2 * kv_heads" if joined else "kv_heads",
         "mine": "2 * (jnp.arange(heads)[:, None] // group)" if joined else "jnp.arange(heads)[:, None] // group",
         "refs": ", ".join([*(f"{n}_ref" for n in names), "out_ref", *(f"{n}_held" for n in names)]),
-        "pairs": ", ".join(f"({n}_ref, {n}_held)" for n in names) + ("," if joined else ""),
+        "source": "pages_ref" if joined else "source", "held_page": "pages_held" if joined else "held",
+        "pairs": "" if joined else f" for source, held in ({', '.join(f'({n}_ref, {n}_held)' for n in names)})",
         "load": "keys = values = pages_held[slot].reshape(-1, dim)" if joined else
         "keys, values = k_pages_held[slot].reshape(-1, dim), v_pages_held[slot].reshape(-1, dim)",
         "shift": ", shift=1" if joined else "",
-        "number": str(len(names)),
+        "in_hbm": ", ".join(["pl.BlockSpec(memory_space=pl.ANY)"] * len(names)),
         "held": "\n".join(
             f"                pltpu.VMEM((2, count, *{n}.shape[1:]), {n}.dtype)," for n in names
         ),
@@ -75,21 +76,22 @@ def _decode_words(match: PagedMatch) -> dict[str, str]:
 
 
 _ABSORB = '''
-def _absorb(scores, values, top_ref, norm_ref, total_ref, shift=0):
-    """The online softmax: what was summed fades as the running maximum grows. Scores are in powers of two.
-
-    ``shift``: rows that a key's value lies after it.
-    """
+def _absorb(scores, values, top_ref, norm_ref, total_ref{argument}):
+    """The online softmax: what was summed fades as the running maximum grows. Scores are in powers of two.{told}"""
     top = top_ref[...]
     new_top = jnp.maximum(top, jnp.max(scores, axis=1, keepdims=True))
     weights, fade = jnp.exp2(scores - new_top), jnp.exp2(top - new_top)
     top_ref[...] = new_top
     norm_ref[...] = norm_ref[...] * fade + jnp.sum(weights, axis=1, keepdims=True)
-    if shift:
-        weights = pltpu.roll(weights, shift, 1)
-    product = jnp.dot(weights.astype(values.dtype), values, preferred_element_type=jnp.float32)
+{rolled}    product = jnp.dot(weights.astype(values.dtype), values, preferred_element_type=jnp.float32)
     total_ref[...] = total_ref[...] * fade + product
 '''
+
+_SHIFTED = {
+    "argument": ", shift=0", "told": "\n\n    ``shift``: rows that a key's value lies after it.\n    ",
+    "rolled": "    if shift:\n        weights = pltpu.roll(weights, shift, 1)\n",
+}
+_UNSHIFTED = dict.fromkeys(_SHIFTED, "")
 
 _DECODE_KERNEL = '''
 def _decode_kernel(
@@ -106,10 +108,11 @@ def _decode_kernel(
         """Keys of the block's sequence from its first on."""
         return lengths_ref[jax.lax.div(block, blocks)] - jax.lax.rem(block, blocks) * count * page
 
-    def copies(block, slot, index):
+    def copies(slot, index):
+        """Those of a block's pages into ``slot``: page i is number ``index(i)`` of the cache."""
         return [
-            pltpu.make_async_copy(source.at[index(i)], held.at[slot, i], arrived.at[slot])
-            for i in range(count) for source, held in ({pairs})
+            pltpu.make_async_copy({source}.at[index(i)], {held_page}.at[slot, i], arrived.at[slot])
+            for i in range(count){pairs}
         ]
 
     fetched = jnp.minimum(step, pl.num_programs(0) - 2)
@@ -117,8 +120,9 @@ def _decode_kernel(
     @pl.when((step < pl.num_programs(0) - 1) & (left(fetched) > 0))
     def _fetch():
         sequence, first = jax.lax.div(fetched, blocks), jax.lax.rem(fetched, blocks) * count
-        last = table_ref.shape[1] - 1
-        for copy in copies(fetched, jax.lax.rem(step, 2), lambda i: table_ref[sequence, jnp.minimum(first + i, last)]):
+        # past the sequence's end the table may hold anything: its last page is fetched again
+        last = jnp.clip(jax.lax.div(lengths_ref[sequence] - 1, page), 0, table_ref.shape[1] - 1)
+        for copy in copies(jax.lax.rem(step, 2), lambda i: table_ref[sequence, jnp.minimum(first + i, last)]):
             copy.start()
 
     block = jnp.maximum(step - 1, 0)
@@ -132,7 +136,7 @@ def _decode_kernel(
     @pl.when((step > 0) & (left(block) > 0))
     def _work():
         slot = jax.lax.rem(block, 2)
-        for copy in copies(block, slot, lambda i: 0):
+        for copy in copies(slot, lambda i: 0):
             copy.wait()
         {load}
         dims = (((1,), (1,)), ((), ()))
@@ -170,7 +174,7 @@ def _decode(queries, {arrays}, lengths, table):
             grid=(sequences * blocks + 1,),
             in_specs=[
                 pl.BlockSpec((None, heads, dim), sequence), whole(own), whole(token),
-                *[pl.BlockSpec(memory_space=pl.ANY)] * {number},
+                {in_hbm},
             ],
             out_specs=pl.BlockSpec((None, heads, dim), sequence),
             scratch_shapes=[
