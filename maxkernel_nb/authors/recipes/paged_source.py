@@ -18,8 +18,8 @@ def render(match: PagedMatch, params: dict[str, int], bound: str, vmem_limit: in
         f"{match.signature.entry}: attention over a paged key/value cache as Pallas TPU kernels.",
         "Decoding: one query of every head against PAGES pages a step, which the page table, read ahead of the grid, "
         "brings straight from the cache, one block on its way while another is worked on: nothing is gathered into a "
-        "copy. A page's keys of all heads are one matrix; every query head meets all of them and keeps those of its own "
-        "key head. That is more work for the matrix unit, which waits for memory anyway, and no shuffling of heads.",
+        "copy. A page's keys of all heads are one matrix; every query head meets all of them and keeps those of its "
+        "own key head. That is more work for the matrix unit, which waits for memory anyway, and shuffles no heads.",
     ] if decodes else [f"{match.signature.entry}: attention over a paged key/value cache as a Pallas TPU kernel."]
     if prefills:
         head.append(
