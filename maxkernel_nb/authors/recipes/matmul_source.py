@@ -127,7 +127,8 @@ class Module:
 
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
+        what = "bytes: blocks, each twice, scratch, and room for the compiler"
+        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}")
         return "\n".join(lines)
 
     def ragged_text(self) -> str:
