@@ -60,6 +60,18 @@ async def fastest_way(runtime: Runtime, plan: Plan, first: Candidate) -> tuple[P
     return plan, first
 
 
+async def another_way(runtime: Runtime) -> tuple[Plan, Candidate] | None:
+    """Where the first plan came to nothing: the first of the others whose kernel passes every check."""
+    for number, other in enumerate(await other_plans(runtime), 1):
+        if not _affordable(runtime):
+            break
+        candidate = await _written(runtime, number, other)
+        if candidate is not None and keep_if_better(runtime, candidate, await judge_fully(runtime, candidate)):
+            runtime.run.emit(ev.PlanMade(plan=other))
+            return other, candidate
+    return None
+
+
 def _affordable(runtime: Runtime) -> bool:
     """A look at one more and the full check of the fastest."""
     left = runtime.settings.budget.judged_left(runtime.run.state.spend)
@@ -68,14 +80,20 @@ def _affordable(runtime: Runtime) -> bool:
 
 async def _timed(runtime: Runtime, number: int, plan: Plan) -> tuple[float, Candidate] | None:
     """The modelled time of a plan's first kernel and the kernel; None where it cannot be written or compiled."""
+    candidate = await _written(runtime, number, plan)
+    if candidate is None:
+        return None
+    judged = await judge(runtime, candidate, TUNING_GATES)
+    ms = judged.assessment.modelled_ms
+    return None if ms is None or judged.assessment.failed else (ms, candidate)
+
+
+async def _written(runtime: Runtime, number: int, plan: Plan) -> Candidate | None:
     try:
-        candidate = await runtime.step(
+        return await runtime.step(
             f"implement:way {number}", "implementer", "Write another kernel",
             lambda: runtime.author.implement(runtime.view, plan), Candidate, lambda c: c.note,
         )
     except Declined as why:
         runtime.note(f"Nothing came of the plan {plan.strategy!r}: {why}", "warning")
         return None
-    judged = await judge(runtime, candidate, TUNING_GATES)
-    ms = judged.assessment.modelled_ms
-    return None if ms is None or judged.assessment.failed else (ms, candidate)

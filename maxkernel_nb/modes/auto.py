@@ -11,14 +11,14 @@ from maxkernel_nb.agents.improver import improve
 from maxkernel_nb.agents.planner import no_baseline, plan, profile_reference
 from maxkernel_nb.agents.seat import seat
 from maxkernel_nb.agents.tuner import tune
-from maxkernel_nb.agents.variants import fastest_way
+from maxkernel_nb.agents.variants import another_way, fastest_way
 from maxkernel_nb.approvals import settle
 from maxkernel_nb.authors.model_errors import AttemptFailed
 from maxkernel_nb.engine.runtime import Runtime
 from maxkernel_nb.errors import BudgetExceeded, Declined
 from maxkernel_nb.events import RunOutcome
 from maxkernel_nb.patches import make_patch
-from maxkernel_nb.task import GateName, Outcome
+from maxkernel_nb.task import Candidate, GateName, Outcome, Plan
 
 
 async def auto(runtime: Runtime) -> tuple[RunOutcome, str]:
@@ -47,9 +47,8 @@ async def prepare(runtime: Runtime) -> None:
 async def _find_best(runtime: Runtime) -> None:
     try:
         made = await plan(runtime)
-        first, judgement = await implement(runtime, made)
-        if judgement.assessment.correct:
-            await tune(runtime, *await fastest_way(runtime, made, first))
+        if (way := await _first_way(runtime, made)) is not None:
+            await tune(runtime, *way)
     except AttemptFailed as error:
         runtime.note(f"Round 1 gave nothing: {error}", "warning")
     except Declined as error:
@@ -58,6 +57,22 @@ async def _find_best(runtime: Runtime) -> None:
         runtime.note(f"Round 1 ended early: {error}", "warning")
     if reason := await improve(runtime):
         runtime.note(reason)
+
+
+async def _first_way(runtime: Runtime, made: Plan) -> tuple[Plan, Candidate] | None:
+    """The plan and the kernel that constants are sought for; None where no kernel passed every check.
+
+    Raises ``Declined`` where the author cannot mend its kernel and has no other.
+    """
+    try:
+        first, judgement = await implement(runtime, made)
+        if judgement.assessment.correct:
+            return await fastest_way(runtime, made, first)
+    except Declined:
+        if (other := await another_way(runtime)) is None:
+            raise
+        return other
+    return await another_way(runtime)
 
 
 def why_keep_reference(runtime: Runtime) -> str | None:

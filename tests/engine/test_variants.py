@@ -15,8 +15,8 @@ FAST, FASTER_WRONG, SLOW = (f"def f(x):\n    return x + {n}\n# time={t}\n{mark}"
 class SeveralWays(ScriptedAuthor):
     """``ways``: the source of each other plan."""
 
-    def __init__(self, ways):
-        super().__init__([GOOD])
+    def __init__(self, ways, first=GOOD):
+        super().__init__([first])
         self.ways = ways
 
     async def other_plans(self, view):
@@ -47,3 +47,8 @@ def test_a_small_budget_is_spent_on_the_first_plan(bench):
     evaluator = FakeEvaluator()
     run = bench.run(SeveralWays([FAST]), evaluator, budget=Budget(judged=2)).wait(10)
     assert run.state.candidates[run.state.best].candidate.source == GOOD and len(evaluator.judged) == 1
+
+
+def test_where_the_first_plan_comes_to_nothing_another_is_tried(bench):
+    run = bench.run(SeveralWays([FASTER_WRONG, SLOW], first="def f(x):\n    return x - 1\n# wrong\n")).wait(10)
+    assert run.state.candidates[run.state.best].candidate.source == SLOW and run.state.plan.strategy == "way 1"

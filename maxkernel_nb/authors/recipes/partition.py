@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from maxkernel_nb.authors.recipes.aligned import Aligned
 from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.graph import LAYOUT_OPS, REDUCTIONS
-from maxkernel_nb.authors.recipes.regions import Region, flops, regions
+from maxkernel_nb.authors.recipes.regions import Region, flops, regions, row_of
 from maxkernel_nb.errors import Declined
 
 _MOST = 6  # kernels a function
@@ -78,8 +78,14 @@ def _worth_a_kernel(aligned: Aligned, region: Region) -> None:
         raise Declined("a product with nothing to fuse is left to XLA")
     if _work(aligned, inside) < _SMALL * _work(aligned, aligned.live()) and region.recipe != "rows":
         raise Declined("it is a small share of the work")
-    if region.recipe == "rows" and not any(aligned[n].op in REDUCTIONS or aligned[n].op == "dot" for n in inside):
-        raise Declined("no row is reduced in it")
+    if region.recipe == "rows" and not any(aligned[n].op == "dot" or _reduces_long_rows(aligned, n) for n in inside):
+        raise Declined("no long row is reduced in it")
+
+
+def _reduces_long_rows(aligned: Aligned, number: int) -> bool:
+    """Sums over short runs of the last axis are left to XLA: their values would lie across the lanes."""
+    row = row_of(aligned, number) if aligned[number].op in REDUCTIONS else None
+    return row is not None and row[1] >= 128
 
 
 def _inside(aligned: Aligned, region: Region) -> Sequence[int]:

@@ -231,18 +231,18 @@ def _row_reductions(aligned: Aligned) -> list[int]:
     found = []
     for number in aligned.live():
         node = aligned[number]
-        if node.op in REDUCTIONS and _row_of(aligned, number) is not None:
+        if node.op in REDUCTIONS and row_of(aligned, number) is not None:
             found.append(number)
     found.sort(key=lambda n: (-aligned[aligned.inputs(n)[0]].size, n))
     rows, kept = set(), []
     for number in found:
-        if (row := _row_of(aligned, number)) not in rows:
+        if (row := row_of(aligned, number)) not in rows:
             rows.add(row)
             kept.append(number)
     return kept[:3]
 
 
-def _row_of(aligned: Aligned, number: int) -> tuple[int, int] | None:
+def row_of(aligned: Aligned, number: int) -> tuple[int, int] | None:
     """(rows, elements of a row) that a reduction works on, or None."""
     axes, shape = aligned[number].attr("axes"), aligned[aligned.inputs(number)[0]].shape
     if axes != tuple(range(len(shape) - len(axes), len(shape))):
@@ -270,7 +270,7 @@ def _program_cuts(aligned: Aligned, root: int) -> dict[int, str] | None:
         seen.add(number)
         node = aligned[number]
         product = node.op == "dot" and node.shape[-1:] == width and _of_rows(aligned, number)
-        reduction = node.op in REDUCTIONS and _row_of(aligned, number) is not None
+        reduction = node.op in REDUCTIONS and row_of(aligned, number) is not None
         products, reductions = products + product, reductions + reduction
         if product or reduction or (_passes(node.op) and node.op not in ("param", "transpose")):
             todo.extend(aligned.inputs(number))
@@ -280,7 +280,7 @@ def _program_cuts(aligned: Aligned, root: int) -> dict[int, str] | None:
 
 
 def _row_cuts(aligned: Aligned, root: int, reduction: int) -> dict[int, str]:
-    rows = _row_of(aligned, reduction) if aligned[reduction].op in REDUCTIONS else None
+    rows = row_of(aligned, reduction) if aligned[reduction].op in REDUCTIONS else None
     cuts: dict[int, str] = {}
     todo, seen = [root], set()
     while todo:
@@ -289,7 +289,7 @@ def _row_cuts(aligned: Aligned, root: int, reduction: int) -> dict[int, str]:
             continue
         seen.add(number)
         node = aligned[number]
-        same_rows = node.op in REDUCTIONS and _row_of(aligned, number) == rows
+        same_rows = node.op in REDUCTIONS and row_of(aligned, number) == rows
         if node.op == "param" or not (_passes(node.op) or same_rows):
             cuts[number] = _kept_dtype(aligned, number)
         else:
