@@ -35,8 +35,9 @@ from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
 
-# Bytes of columns up to which whole rows are quicker. Modelled on v6e, a softmax of [8192, n]: n = k = 1024 takes 0.036 ms
-# against 0.043 block by block, 2048 takes 0.110 against 0.120; [4096, 8192] with k = 8192 takes 1.80 against 0.76.
+# Bytes of columns up to which whole rows are quicker. Modelled on v6e, a softmax of [8192, n]: n = k = 1024 takes
+# 0.036 ms against 0.043 block by block, 2048 takes 0.110 against 0.120; [4096, 8192] with k = 8192
+# takes 1.80 against 0.76.
 FEW = 16 * MIB
 PASSES = {"HIGH": 3, "HIGHEST": 6}  # of bfloat16 products for one of float32
 WHOLE = "int8"  # added up in int32
