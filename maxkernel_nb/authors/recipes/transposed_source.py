@@ -71,12 +71,13 @@ def _spread(window_ref, spread_ref, wide, width):
     channels = spread_ref.shape[1] // wide
 
     def fill(t, carry):
-        window = window_ref[t].astype(jnp.float32)
+        window, matrices = window_ref[t].astype(jnp.float32), []
         for c in range(channels):
             matrix = jnp.zeros(shape, jnp.float32)
             for k in range(window.shape[0] // channels):
                 matrix = jnp.where(result + k - EDGES[2] == place, window[k * channels + c][None], matrix)
-            spread_ref[t, c * wide : (c + 1) * wide] = matrix.astype(spread_ref.dtype)
+            matrices.append(matrix)
+        spread_ref[t] = jnp.concatenate(matrices).astype(spread_ref.dtype)
         return carry
 
     jax.lax.fori_loop(0, spread_ref.shape[0], fill, 0)
