@@ -149,6 +149,19 @@ def test_wide_rows_are_scaled_after_their_product(bench):
     bench.assert_agrees(masked_gate, bench.kernel("parts", match), shapes(48, 512))
 
 
+def pooled(x, w, b):
+    y = (x @ w + b).reshape(x.shape[0], -1, 16).mean(axis=-1)
+    return jnp.max(jax.nn.gelu(y), axis=1)
+
+
+def test_short_runs_beside_a_kernel_are_left_to_xla(bench):
+    def shapes(m, k, n):
+        return {"x": ((m, k), "bfloat16"), "w": ((k, n), "bfloat16"), "b": ((n,), "bfloat16")}
+
+    match = bench.recognise("parts", pooled, shapes(2048, 2048, 4096), shapes(48, 256, 512))
+    assert [part.recipe for part in match.parts] == ["matmul"] and bench.recipes["parts"].others(match) == ()
+
+
 def test_names_that_two_kernels_share_get_the_kernels_name_and_equal_helpers_are_kept_once():
     def module(kernel, size):
         return (f"# {kernel}\n\nimport jax\n\nSIZE = {size}  # rows\n\n\ndef _half(x):\n    return x // 2\n\n\n"
