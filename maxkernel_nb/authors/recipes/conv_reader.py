@@ -161,7 +161,8 @@ class ImageReader(Reader):
         """What is reduced, by the result's kind and how many values go into one."""
         node, at = self.graph[number], self.at_points
         whole = kind == "one" or node.size == 1
-        if kind == "col" and node.size == self.o and self.n > 1 and count == self.n * self.p:
+        # the first axis is named even where a case has one image
+        if kind == "col" and node.size == self.o and 0 in node.attr("axes") and count == self.n * self.p:
             return "batch", Place(drawn // self.p, at.channel, drawn % self.p), ()
         if count == self.p and (whole or node.size == self.n * self.o):
             return "pixels", Place(at.image, at.channel, drawn), ()
