@@ -34,8 +34,9 @@ from maxkernel_nb.journal import read_events
 from maxkernel_nb.store import ObjectStore, Project
 from maxkernel_nb.task import Candidate, KernelTask, Outcome
 from maxkernel_nb.values import content_hash
-from tests.bench.ten_models import FUNCTIONS
+from tests.bench import long_attention, loops, ten_models
 
+FUNCTIONS = {**ten_models.FUNCTIONS, **loops.FUNCTIONS, **long_attention.FUNCTIONS}
 ANSWERS = "accepted_again.json"
 ALONE = """
 import sys

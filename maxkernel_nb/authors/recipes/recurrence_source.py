@@ -55,7 +55,8 @@ class _Module:
     def constants(self) -> str:
         m = self.match
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        lines.append(f"VMEM_LIMIT = {self.limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
+        what = "bytes: blocks, each twice, scratch, and room for the compiler"
+        lines.append(f"VMEM_LIMIT = {self.limit // 2**20} * 2**20  # {what}")
         if m.slopes:
             rows = [", ".join(f"{s:.9g}" for s in m.slopes[i:i + 6]) for i in range(0, len(m.slopes), 6)]
             lines += ["LOG_DECAY = (  # of each head, a step", *(f"    {row}," for row in rows), ")"]
