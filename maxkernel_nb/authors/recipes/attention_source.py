@@ -310,11 +310,7 @@ class Module:
                 "    start, size = pl.multiple_of(first_query, rows), (part + 1) * rows",
                 "    s, raw = raw, scores(part + 1, start, size + rows) if part + 1 < parts else None",
                 *(["    s = score(s, part, start, size)"] if self.scale is None else []),
-                "    corner = s[:, part * rows :]",
-                "    query = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 0)",
-                "    key = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 1)",
-                "    corner = jnp.where(key <= query, corner, -jnp.inf)",
-                "    s = jnp.concatenate([s[:, : part * rows], corner], axis=1) if part else corner",
+                *(f"    {line}" for line in self.corner()),
                 "    states[part] = absorb(states[part], s, start, size)",
             ]
         blocks = f"blocks = {self.k}_ref.shape[0] // block_k"
@@ -337,6 +333,23 @@ class Module:
             loop.format("low_whole", "high_whole", ""),
             loop.format("high_whole", "high", ", masked=True"),
         ]]
+
+    def corner(self) -> list[str]:
+        """The mask of a block on the diagonal. Cut out where values are joined anyway: elsewhere a block of one part
+        would be another program than one of several, and a short case no witness for a long one.
+        """
+        if not self.sums_on_mxu:
+            return [
+                "query = part * rows + jax.lax.broadcasted_iota(jnp.int32, s.shape, 0)",
+                "s = jnp.where(jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) <= query, s, -jnp.inf)",
+            ]
+        return [
+            "corner = s[:, part * rows :]",
+            "query = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 0)",
+            "key = jax.lax.broadcasted_iota(jnp.int32, corner.shape, 1)",
+            "corner = jnp.where(key <= query, corner, -jnp.inf)",
+            "s = jnp.concatenate([s[:, : part * rows], corner], axis=1) if part else corner",
+        ]
 
     def band_bounds(self) -> list[str]:
         match = self.match
