@@ -110,7 +110,6 @@ def padded_triangle(q, k, v, m):
 
 
 @pytest.mark.parametrize(("function", "timing", "small"), [
-    (full, long_ones(), heads_first(1, 1, 200, kv_length=700)),
     (causal_to_the_end, long_ones(kv_heads=1), heads_first(1, 2, 256, kv_heads=1, kv_length=700)),
     (padded_triangle, long_ones(2, m=((2, 262144), "bool")),
      heads_first(2, 1, 128, kv_length=600, m=((2, 600), "bool"))),
