@@ -42,9 +42,9 @@ def g(first, *, a_name_that_is_rather_long=1, another_name_that_is_long=2, a_thi
 
 
 def h(a):
-    a_long_result = jnp.einsum(EQUATION, a, a, a, a, a, preferred_element_type=jnp.float32, precision=None, out_sharding=None)
+    a_long_result = jnp.einsum(EQUATION, a, a, a, a, a, preferred_element_type=jnp.float32, precision=None, HERE)
     return jax.nn.relu(a_long_result), a_long_result
-'''.replace("EQUATION", '"' + "ab,bc,cd,de,ef->af" + '"')
+'''.replace("EQUATION", '"' + "ab,bc,cd,de,ef->af" + '"').replace("HERE", "out_sharding=None")
 
 
 def test_what_nobody_needs_goes_and_long_lines_break():

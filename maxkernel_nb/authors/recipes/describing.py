@@ -5,7 +5,8 @@ from __future__ import annotations
 from maxkernel_nb.authors.recipes.expressions import Expression
 
 _SAID = {
-    "reduce_sum": "the sum of each row", "reduce_max": "the largest of each row", "reduce_min": "the smallest of each row",
+    "reduce_sum": "the sum of each row", "reduce_max": "the largest of each row",
+    "reduce_min": "the smallest of each row",
     "down_sum": "the sum of each column", "down_max": "the largest of each column",
     "down_min": "the smallest of each column", "run_sum": "sums over runs of columns",
     "run_max": "the largest of runs of columns", "run_min": "the smallest of runs of columns",

@@ -27,7 +27,7 @@ from maxkernel_nb.authors.recipes.base import (
 from maxkernel_nb.authors.recipes.blocks import FLOATS
 from maxkernel_nb.authors.recipes.graph import Graph, Node
 from maxkernel_nb.authors.recipes.signature import first_lines, signature_of
-from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent
+from maxkernel_nb.authors.recipes.text import comment, fold_raises, indent, vmem_line
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.task import KernelTask, Plan
 from maxkernel_nb.tpu.chips import chip as chip_named
@@ -159,7 +159,7 @@ class GroupedRecipe(Recipe):
             body += [*match.after, f"return {match.result}"]
         entry = f"def {match.signature.entry}({match.signature.header}):\n" + indent("\n".join(body))
         constants = [f"{name} = {value}" for name, value in params.items()]
-        constants.append(f"VMEM_LIMIT = {limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
+        constants.append(vmem_line(limit))
         constants.append("TILE = 16  # rows of one tile in HBM: where a copy may begin")
         parts = [grouped_source.GROUPED, entry]
         return fold_raises(grouped_source.module(header, constants, parts, uses_lax(body)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, fold_raises, indent
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, fold_raises, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.loss import LossMatch
@@ -64,7 +64,7 @@ class _Module:
 
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        return "\n".join([*lines, f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"])
+        return "\n".join([*lines, vmem_line(self.vmem_limit)])
 
     # the kernel
 

@@ -8,7 +8,7 @@ from maxkernel_nb.authors.recipes import grouped_source
 from maxkernel_nb.authors.recipes.around import uses_lax
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, indent
+from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.moe import MoeMatch
@@ -86,7 +86,7 @@ def render(match: MoeMatch, params: dict[str, int], bound_text: str, vmem_limit:
     constants = [f"{name} = {value}" for name, value in params.items()]
     blocks = max(1, round(match.tokens * match.picks / match.experts / params["BLOCK_M"]))
     constants.append(f"BLOCKS = {blocks}  # of rows for each expert on average, at any size")
-    constants.append(f"VMEM_LIMIT = {vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler")
+    constants.append(vmem_line(vmem_limit))
     hidden = _hidden(match)
     down = _body("_down_body", [match.down], [], f"jnp.dot(rows, {match.down}_ref[0], "
                  "preferred_element_type=jnp.float32)", "The last product for a block of one expert's rows.")

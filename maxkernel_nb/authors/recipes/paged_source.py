@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, indent
+from maxkernel_nb.authors.recipes.text import comment, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.paged import PagedMatch
@@ -30,7 +30,7 @@ def render(match: PagedMatch, params: dict[str, int], bound: str, vmem_limit: in
     head.append(f"Bound for {match.slots} sequences of up to {match.pages * match.page} keys: {bound}.")
     constants = [f"{name} = {value}" for name, value in params.items()]
     constants += [
-        f"VMEM_LIMIT = {vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler",
+        vmem_line(vmem_limit),
         "LOG2_E = 1.4426950408889634  # exp(x) = exp2(x * LOG2_E), and exp2 is what the hardware has",
         "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, run_helpers
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, run_helpers, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.rowwise import RowwiseMatch
@@ -35,7 +35,7 @@ class _Module:
             f"{partial}import jax\nimport jax.numpy as jnp\n{lax}"
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
-        constants = f"BLOCK_M = {self.params['BLOCK_M']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"
+        constants = f"BLOCK_M = {self.params['BLOCK_M']}\n{vmem_line(self.vmem_limit)}"
         terms = 3 if "float32" in self.match.dtypes else 2
         helpers = [h.strip("\n") for h in (BLOCK_HELPER, *erf_helper(body), *run_helpers(body, terms))]
         head = "\n\n".join((self.header(), imports, constants))

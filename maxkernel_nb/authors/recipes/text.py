@@ -107,6 +107,11 @@ def indent(lines: list[str] | str, depth: int = 1) -> str:
     return textwrap.indent(text, "    " * depth)
 
 
+def vmem_line(limit: int) -> str:
+    """``limit``: bytes, whole MiB."""
+    return f"VMEM_LIMIT = {limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the compiler"
+
+
 def joined(items: list[str]) -> str:
     """A tuple's text: ``a, b`` or ``a,``."""
     return ", ".join(items) + ("," if len(items) == 1 else "")
