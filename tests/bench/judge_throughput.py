@@ -37,11 +37,22 @@ FULL = {"gemm": "x: bf16[4096,4096], w: bf16[4096,4096], b: bf16[4096]",
         "causal": "q: bf16[4,16,2048,128], k: bf16[4,16,2048,128], v: bf16[4,16,2048,128]"}  # fmt: skip
 
 
-def candidates() -> list[tuple[str, str]]:
-    tiles = list(product((32, 64, 128, 256), (128, 256), (128, 256, 512)))[-20:]
+TILES = list(product((32, 64, 128, 256), (128, 256), (128, 256, 512)))
+BLOCKS = list(product((16, 32, 64, 128), (128, 64, 32, 16, 8)))
+
+
+def written(tiles: list[tuple[int, int, int]], blocks: list[tuple[int, int]]) -> list[tuple[str, str]]:
     gemm = [("gemm", suite_honest.matmul(*t, bias=True)) for t in tiles]
-    blocks = list(product((16, 32, 64, 128), (128, 64, 32, 16, 8)))[:20]
     return gemm + [("causal", suite_honest.attention(*b)) for b in blocks]
+
+
+def candidates() -> list[tuple[str, str]]:
+    return written(TILES[-20:], BLOCKS)
+
+
+def others() -> list[tuple[str, str]]:
+    """To warm up with: none of the candidates, so that nothing of one is known beforehand."""
+    return written(TILES[:4], [(8, 128), (8, 64), (256, 128), (256, 64)])
 
 
 def tasks(bench: Bench, shapes: dict[str, str]) -> dict[str, KernelTask]:
@@ -99,10 +110,9 @@ class Warm:
     def __init__(self, bench: Bench, shapes: dict[str, str], at_once: int) -> None:
         self.bench, self.at_once, self.made = bench, at_once, tasks(bench, shapes)
 
-    async def warm_up(self, wanted: list[tuple[str, str]]) -> None:
-        """Workers, oracles and probes: a candidate of each task for each worker, none of which is asked again."""
-        texts = [(name, f"{source}\n# warm-up\nWARM = {n}\n") for n in range(self.at_once) for name, source in wanted]
-        await asyncio.gather(self.judged(texts), *map(self.bench.evaluator.baseline, self.made.values()))
+    async def warm_up(self) -> None:
+        """Workers, oracles and probes."""
+        await asyncio.gather(self.judged(others()), *map(self.bench.evaluator.baseline, self.made.values()))
 
     async def judged(self, wanted: list[tuple[str, str]]) -> list[str]:
         gate = asyncio.Semaphore(self.at_once)
@@ -142,7 +152,7 @@ class Sum:
 async def compared(bench: Bench, shapes: dict[str, str], wanted: list[tuple[str, str]], options: Any) -> None:
     block, workers = options.block, options.workers
     judge_, warm, alone = Warm(bench, shapes, 2 * workers), Sum(), Sum()
-    await judge_.warm_up([wanted[0], wanted[-1]])
+    await judge_.warm_up()
     for at in range(0, len(wanted), block):
         some = wanted[at : at + block]
         await judge_.block(some, warm)
