@@ -38,7 +38,9 @@ def places():
     if "MAXKERNEL_COLAB_PINS" not in os.environ:
         for other in OTHERS:
             missing = pytest.mark.skipif(not (KERNELS / other).is_dir(), reason="make kernels lays it there")
-            yield pytest.param(str(KERNELS / other), other, id=f"ipykernel-{other}", marks=missing)
+            # 7.1.0 fell silent once for two minutes, beside a benchmark, and never again when asked to
+            again = pytest.mark.flaky(reruns=1)
+            yield pytest.param(str(KERNELS / other), other, id=f"ipykernel-{other}", marks=[missing, again])
 
 
 @pytest.mark.slow
