@@ -7,6 +7,7 @@ import pytest
 
 from maxkernel_nb import compat
 from maxkernel_nb.authors.recipes.registry import all_recipes
+from maxkernel_nb.authors.recipes.tidy import tidied
 from maxkernel_nb.task import ArgSpec, Case, CaseRole, KernelTask
 
 
@@ -50,7 +51,7 @@ class RecipeBench:
         chosen = {**self.recipes[recipe].space(match).seeds[0], **params}
         self.recipes[recipe].check(match, chosen)
         space = {}
-        exec(compile(self.recipes[recipe].render(match, chosen), "rendered", "exec"), space)
+        exec(compile(tidied(self.recipes[recipe].render(match, chosen)), "rendered", "exec"), space)
         return space[match.signature.entry]
 
     def draw(self, arrays, seed=0):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from maxkernel_nb.authors.recipes.registry import all_recipes
+from maxkernel_nb.authors.recipes.tidy import tidied
 from maxkernel_nb.errors import Declined
 from maxkernel_nb.tpu.chips import chip
 from tests.authors.recipe_samples import BF16, SAMPLES
@@ -69,7 +70,7 @@ def test_plan_says_what_is_done_and_which_bound_it_attacks(matched):
 def test_source_is_a_module_that_needs_jax_alone(matched):
     recipe, match = matched
     for point in recipe.space(match).seeds[:2]:
-        source = recipe.render(match, point)
+        source = tidied(recipe.render(match, point))
         tree = ast.parse(source)
         modules = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         modules |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}

@@ -65,6 +65,11 @@ def test_a_name_in_an_f_string_keeps_its_alias():
     assert tidied(text) == text
 
 
+def test_what_is_taken_apart_is_no_second_name():
+    text = "def f(refs):\n    (first,) = refs\n    return first + 1\n"
+    assert tidied(text) == text
+
+
 def test_it_computes_the_same():
     import jax.numpy as jnp
 

@@ -62,6 +62,8 @@ def _pairs(statement: ast.stmt) -> list[tuple[str, str]]:
     """New names and the names they stand for; empty where the statement does more than that."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return []
+    if isinstance(statement.targets[0], ast.Tuple) != isinstance(statement.value, ast.Tuple):
+        return []  # ``(a,) = b`` takes apart
     sides = [n.elts if isinstance(n, ast.Tuple) else [n] for n in (statement.targets[0], statement.value)]
     if len(sides[0]) != len(sides[1]) or not all(isinstance(n, ast.Name) for side in sides for n in side):
         return []
