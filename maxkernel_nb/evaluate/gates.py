@@ -361,7 +361,9 @@ def plan(
     if ordered is not None:
         machine = _machine(facts, ordered)
         if machine is HARD and ordered is not small:  # its only machine: each is another program to make ready
-            batches[ordered.name] = (ordered, [{**r, "machine": machine, "ordered": r is drawn[-1]} for r in drawn])
+            runs = [{**r, "machine": machine} for r in drawn]
+            extra = {**runs[-1], "draw": task.draws(first + _ANOTHER), "ordered": True}
+            batches[ordered.name] = (ordered, [*(runs[:-1] or runs), extra])
         else:
             last = [(ordered, [run(first, machine=machine, draw=task.draws(first + _ANOTHER), ordered=True)])]
     return [(small, drawn + edges + asked), *batches.values(), *last]

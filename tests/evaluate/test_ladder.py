@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
+from maxkernel_nb.evaluate.gates import plan
 from maxkernel_nb.task import Assessment, Candidate, GateName, Outcome, Tolerance, Verdict
 from maxkernel_nb.tasks.build import build_task
 
@@ -264,3 +265,14 @@ def test_verdicts_are_reported_as_they_come(bench):
     candidate = Candidate(source=bench.kernels.COPY, entry="kernel", author="test")
     judged = bench.run(bench.evaluator.judge(bench.double, candidate, (GateName.SCREEN, GateName.TRACE), told.append))
     assert tuple(told) == judged.assessment.verdicts and len(told) == 2
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2)])
+def test_a_case_on_two_cores_keeps_a_plain_verdict_however_many_seeds(bench, seeds):
+    task = bench.gemm.model_copy(update={"seeds": seeds})
+    cases = list(task.check_cases)
+    batches = plan(cases, task, facts={c.name: {"parallel": 1} for c in cases})
+    on_two = next(runs for case, runs in batches if case.name == cases[1].name)
+    assert all(run["machine"]["cores"] == 2 for run in on_two)
+    assert {run["seed"] for run in on_two} == set(seeds)
+    assert [bool(run.get("ordered")) for run in on_two] == [False] * max(1, len(seeds) - 1) + [True]
