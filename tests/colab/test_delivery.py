@@ -38,7 +38,7 @@ def places():
     if "MAXKERNEL_COLAB_PINS" not in os.environ:
         for other in OTHERS:
             missing = pytest.mark.skipif(not (KERNELS / other).is_dir(), reason="make kernels lays it there")
-            # 7.1.0 fell silent once for two minutes, beside a benchmark, and never again when asked to
+            # 7.1.0 fell silent for two minutes twice beside other jobs; why is not known, alone it never did
             again = pytest.mark.flaky(reruns=1)
             yield pytest.param(str(KERNELS / other), other, id=f"ipykernel-{other}", marks=[missing, again])
 
