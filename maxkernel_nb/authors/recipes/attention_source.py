@@ -89,10 +89,13 @@ class Module:
         )
         skipped = " Blocks of keys above the diagonal are never touched, and only those on it are masked."
         skipped = skipped if self.triangle else ""
+        held = "Keys and values of one head stay in VMEM" if self.order == "bhi" else (
+            "Keys and values of one head are whole in VMEM, fetched again for each batch,"
+        )
         return comment(
             f"{match.signature.entry}: {kind} as one Pallas TPU kernel with an online softmax. Scores and "
             "probabilities stay in VMEM; only the result is written.",
-            "Keys and values of one head stay in VMEM while its queries stream through, BLOCK_Q at a time; an inner "
+            f"{held} while its queries stream through, BLOCK_Q at a time; an inner "
             f"loop walks over BLOCK_K keys.{skipped}{shared} A block of queries is worked on in parts of ROWS: the "
             "product of one part runs on the matrix unit while the vector unit does the softmax of the part before.",
             f"Bound for {s.batch} x {s.heads} heads, {s.q_len} queries, {s.kv_len} keys of {s.head_dim}: {self.bound}.",
