@@ -9,7 +9,7 @@ from maxkernel_nb.authors.recipes.base import itemsize
 from maxkernel_nb.authors.recipes.expressions import Expression, Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, vmem_line
 
 _RESERVED = {
     "jax", "jnp", "pl", "pltpu", "functools", "math", "batch", "heads", "kv_heads", "q_len", "kv_len", "head_dim", "s",
@@ -115,8 +115,7 @@ class Module:
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
         lines += [
-            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20"
-            "  # bytes: blocks, each twice, scratch, and room for the compiler",
+            vmem_line(self.vmem_limit),
             "LOG2_E = math.log2(math.e)  # exp(x) = exp2(x * LOG2_E), and exp2 is what the hardware has",
             "LOWEST = -3.0e38  # where the running maximum starts: finite, so that masked scores give 0 and not NaN",
         ]

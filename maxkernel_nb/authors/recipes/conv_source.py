@@ -9,7 +9,7 @@ from maxkernel_nb.authors.recipes.conv_batch import BatchLines
 from maxkernel_nb.authors.recipes.expressions import Constant, Expression, Leaf, Step
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent
+from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.conv import ConvMatch
@@ -123,8 +123,7 @@ class _Module:
             f"import functools\nimport math\n\nimport jax\nimport jax.numpy as jnp\n{lax}"
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
-        what = "bytes: blocks, each twice, scratch, and room for the compiler"
-        constants = f"BLOCK_P = {self.params['BLOCK_P']}\nVMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}"
+        constants = f"BLOCK_P = {self.params['BLOCK_P']}\n{vmem_line(self.vmem_limit)}"
         head = "\n\n".join((self.header(), imports, constants))
         return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, entry)) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, indent
+from maxkernel_nb.authors.recipes.text import comment, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.delta import DeltaMatch
@@ -59,8 +59,7 @@ class _Module:
     def constants(self) -> str:
         m = self.match
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        what = "bytes: blocks, each twice, scratch, and room for the compiler"
-        lines.append(f"VMEM_LIMIT = {self.limit // 2**20} * 2**20  # {what}")
+        lines.append(vmem_line(self.limit))
         if m.slopes:
             rows = [", ".join(f"{s:.9g}" for s in m.slopes[i:i + 6]) for i in range(0, len(m.slopes), 6)]
             lines += ["LOG_DECAY = (  # of each head, a step", *(f"    {row}," for row in rows), ")"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent, joined
+from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent, joined, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.depthwise import DepthwiseMatch
@@ -82,8 +82,7 @@ class _Module:
             "from jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu"
         )
         constants = [f"{name} = {value}" for name, value in self.params.items()]
-        what = "bytes: blocks, each twice, scratch, and room for the compiler"
-        constants.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}")
+        constants.append(vmem_line(self.vmem_limit))
         head = "\n\n".join((self.header(), imports, "\n".join(constants)))
         return "\n\n\n".join((head, *(h.strip("\n") for h in helpers), kernel, entry)) + "\n"
 

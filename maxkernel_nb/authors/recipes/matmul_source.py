@@ -10,7 +10,7 @@ from maxkernel_nb.authors.recipes.describing import said
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined, run_helpers
+from maxkernel_nb.authors.recipes.text import BLOCK_HELPER, comment, erf_helper, indent, joined, run_helpers, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.matmul import MatmulMatch
@@ -127,8 +127,7 @@ class Module:
 
     def constants(self) -> str:
         lines = [f"{name} = {value}" for name, value in self.params.items()]
-        what = "bytes: blocks, each twice, scratch, and room for the compiler"
-        lines.append(f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # {what}")
+        lines.append(vmem_line(self.vmem_limit))
         return "\n".join(lines)
 
     def ragged_text(self) -> str:

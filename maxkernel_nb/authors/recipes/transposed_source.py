@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from maxkernel_nb.authors.recipes.expressions import Leaf
 from maxkernel_nb.authors.recipes.rendering import Lines
 from maxkernel_nb.authors.recipes.signature import first_lines
-from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent
+from maxkernel_nb.authors.recipes.text import comment, erf_helper, fold_raises, fresh_name, indent, vmem_line
 
 if TYPE_CHECKING:
     from maxkernel_nb.authors.recipes.transposed import TransposedMatch
@@ -159,8 +159,7 @@ class _Module:
             f"STRIDES = {strides}  # depth, height, width",
             f"EDGES = {edges}  # zeros before the image, spread by the strides",
             *(f"{name} = {value}" for name, value in self.params.items()),
-            f"VMEM_LIMIT = {self.vmem_limit // 2**20} * 2**20  # bytes: blocks, each twice, scratch, and room for the "
-            "compiler",
+            vmem_line(self.vmem_limit),
         ])
 
     def after(self) -> str:
